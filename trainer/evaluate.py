@@ -1,10 +1,10 @@
 """Evaluation in processes of its own: ``python -m slipway.trainer.evaluate REQUEST.json`` measures checkpoints.
 
-One process measures all checkpoints of a request, so that torch is imported and the split is opened once. Under
-torchrun, ranks share the weights, the batches and the bytes to verify; the result is the same but for rounding. The
-request names each checkpoint by its folder and manifest. Each is verified before it is read; a damaged one, and one
-whose loss is not finite, gets a score with the reason. The scores are written in one atomic write: to the request's
-`output`, or as the `outcome` of a short job (`slipway.trainer.record.job_result`).
+One process measures all checkpoints of a request, so it imports torch and opens the split once. Under torchrun, ranks
+divide the weights, the batches and the bytes to verify; the result is the same except for rounding. The request names
+each checkpoint by its folder and manifest. Each is verified before it is read; the score of a damaged one, and of one
+whose loss is not finite, has the reason. The scores are written in one atomic write: to the request's `output`, or as
+the `outcome` of a short job (`slipway.trainer.record.job_result`).
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def _score(
 
 
 def _config(request: Mapping[str, Any], checkpoint: Contents, world: World) -> Config:
-    """The configuration of the ranks: that of the request, or what one process needs."""
+    """The configuration of the ranks: that of the request, or one for a single process."""
     return requested(request) or evaluating.configuration(checkpoint.progress().config, Evaluation(), world.size)
 
 
@@ -96,7 +96,8 @@ def requested(request: Mapping[str, Any]) -> Config | None:
 def _loaded(name: str, checkpoint: Contents, config: Config, snapshot: snapshots.Snapshot, world: World) -> Measurement:
     _say(world, f"{name}: loading its weights")
     settings = checkpoint.progress().config
-    shape, length = resolved.shape(settings["model"]), settings["batch"]["length"]
+    shape = resolved.shape(settings["model"])
+    length = settings["batch"]["length"]
     with finding_no_memory("with the weights alone"):
         measurement = Measurement(config, world, contents.data(snapshot, shape, length, settings["run"]["seed"]))
         targets = {f"model/{part}": tensor for part, tensor in measurement.model.state_dict().items()}
@@ -146,7 +147,8 @@ def _measure_each(
     begun = time.monotonic()
     sums = measurement.sums(batches, _progress(name, world, owners, 1), confidence=True)
     examples = scores.of_examples(owners, sums, time.monotonic() - begun, calibrated)
-    predicted, mean = sum(examples.predicted), _sum(sums) / max(1, sum(examples.predicted))
+    predicted = sum(examples.predicted)
+    mean = _sum(sums) / max(1, sum(examples.predicted))
     if not math.isfinite(mean):
         return _score_with_reason(name, f"its loss on the {split} split is {mean}")
     return Score(
@@ -193,7 +195,7 @@ def _score_with_reason(name: str, reason: str) -> Score:
 
 @contextlib.contextmanager
 def _folder(request: Mapping[str, Any], entry: Mapping[str, str], world: World) -> Iterator[Path]:
-    """Where the checkpoint can be read; what has to be copied first is removed at the end.
+    """The folder of a readable checkpoint; a copy that this makes is removed at the end.
 
     Raises DamagedCheckpoint and TierUnavailable, on all ranks.
     """
@@ -246,7 +248,7 @@ def _agree(world: World, action: Callable[[], Done]) -> Done:
         for one in failures:
             if one is not None and issubclass(one[0], kinds):
                 raise fault if fault and isinstance(fault, kinds) else _like(*one)
-    return result  # as no rank has failed, there is one
+    return result  # there is one, because no rank has failed
 
 
 def _like(kind: type[Exception], message: str) -> Exception:
@@ -256,7 +258,7 @@ def _like(kind: type[Exception], message: str) -> Exception:
 
 
 def _samples(tier: Path, snapshot: snapshots.Snapshot, split: str, length: int, documents: bool) -> Samples:
-    """The samples of a split; with the bounds of their `documents`, where the model reads them."""
+    """The samples of a split, with the bounds of their documents if the model reads them (`documents`)."""
     if isinstance(snapshot, images.ImageSnapshot):
         return Pictures(tier, snapshot, split)
     plain = Sequences(tier, snapshot, split, length)
@@ -270,17 +272,20 @@ def _by_dataset(
     ranges = {snapshot.dataset: range(len(samples.shards))}
     if isinstance(snapshot, mixtures.MixtureSnapshot):
         ranges = snapshot.ranges(split)
-    owners, batches = list[str](), list[Batch]()
+    owners = list[str]()
+    batches = list[Batch]()
     for name, of_dataset in ranges.items():
         own_batches = _batches(samples, rows, with_tails, of_dataset)
-        owners, batches = owners + [name] * len(own_batches), batches + own_batches
+        owners = owners + [name] * len(own_batches)
+        batches = batches + own_batches
     return owners, batches
 
 
 def _batches(samples: Samples, rows: int, with_tails: bool, shard_range: range) -> list[Batch]:
-    """Every sample of the shards in `shard_range`, with its number; if `with_tails`, also the tokens that fill none."""
+    """Every sample of the shards in `shard_range`, with its number; with `with_tails`, also incomplete last ones."""
     begins = np.concatenate([[0], np.cumsum(samples.sizes)])
-    begin, end = int(begins[shard_range.start]), int(begins[shard_range.stop])
+    begin = int(begins[shard_range.start])
+    end = int(begins[shard_range.stop])
     batches: list[Batch] = [
         functools.partial(_read, samples, first, min(first + rows, end)) for first in range(begin, end, rows)
     ]
@@ -303,7 +308,7 @@ def _read_tail(samples: Sequences | DocumentedSequences, shard_index: int) -> tu
 
 
 def _progress(name: str, world: World, samples: Sized, rows: int) -> Any:
-    """What says how far the measurement is, from time to time."""
+    """A function that reports the progress of the measurement from time to time."""
     last_time = time.monotonic()
 
     def report(done: int) -> None:

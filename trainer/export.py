@@ -2,8 +2,7 @@
 layout.
 
 The request has {checkpoint, manifest, target, tokenizer, precision, file_bytes, outcome}; see
-`slipway.trainer.start.export`. Memory holds one tensor of the export and what it is made of, whatever the model's size
-is.
+`slipway.trainer.start.export`. For a model of any size, the memory is that of one tensor of the export and its parts.
 """
 
 import sys
@@ -18,11 +17,12 @@ from slipway.trainer.start import export
 
 
 def main(arguments: list[str]) -> int:
-    """Export what the request names; returns 1 or 2, with a message, when it cannot be done."""
+    """Export the request's checkpoint; returns 1 or 2, with a message, if it fails."""
     bind_to_launcher()
     request: dict[str, Any] = parsing.value(regular_file.read(Path(arguments[0])))
     tokenizer = Path(request["tokenizer"]) if request["tokenizer"] else None
-    source, target = Path(request["checkpoint"]), Path(request["target"])
+    source = Path(request["checkpoint"])
+    target = Path(request["target"])
     numbers = request["precision"], request["file_bytes"]
     try:
         manifest = export.export(source, target, request["manifest"], tokenizer, *numbers)

@@ -1,6 +1,6 @@
-"""Lineage: what led to a checkpoint, kept in it: the configuration, the data, the code, the training it continues.
+"""Lineage: what led to a checkpoint: its configuration, its data, its code, and the training that it continues.
 
-Who starts from a checkpoint with other code or another configuration finds here what is different since.
+A checkpoint holds its own lineage. A start with other code or another configuration reads there what has changed since.
 """
 
 import functools
@@ -30,8 +30,11 @@ def revision() -> str:
 def lineage(
     config: Config, world: World, snapshot: Snapshot, changes: list[list[Any]], before: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The lineage of a checkpoint that is made now; `changes` are those that the running training took over, `before`
-    is the lineage of the checkpoint that this start began with, its own or that of the training it branches from."""
+    """The lineage of a checkpoint that is made now.
+
+    `changes` are the hot updates that the running training has applied. `before` is the lineage of the checkpoint that
+    this start began with, its own or that of the training it branches from.
+    """
     return {
         "snapshot": config.snapshot,
         "tokenizer": contents.tokenizer_digest(snapshot),
@@ -45,12 +48,13 @@ def lineage(
 
 
 def _initial(config: Config, before: Mapping[str, Any]) -> dict[str, Any]:
-    """The given weights that a training, or the one it branches from, began with: their digest, and the snapshots that
-    they were trained on; null for those of another system. Nothing for drawn weights.
+    """The digest of the loaded weights that a training, or its parent, began with, and the snapshots behind them.
 
-    The folder of the weights is read by the first start alone: later it may be gone.
+    The snapshots are null for the weights of another system. The result is empty for drawn weights. Only the first
+    start reads the folder of the weights: later it may be gone.
     """
-    if (known := before.get(INITIAL)) and known["snapshots"] is not None:
+    known = before.get(INITIAL)
+    if known and known["snapshots"] is not None:
         return {INITIAL: known}
     if config.init is None:
         return {}
@@ -68,7 +72,7 @@ def _snapshots(folder: Path) -> list[str] | None:
 def progress(
     config: Config, step: int, samples: int, metrics: dict[str, float], best: dict[str, float], now: dict[str, Any]
 ) -> TrainingProgress:
-    """The progress after `step`, over a dataset of so many samples, with the lineage `now`."""
+    """The progress after `step`, over a dataset of `samples` samples, with the lineage `now`."""
     done = step * config.batch.sequences
     return TrainingProgress(
         step=step,
@@ -83,8 +87,9 @@ def progress(
 
 
 def since(training_progress: TrainingProgress, config: Config) -> dict[str, Any]:
-    """What is different since a checkpoint, for the ledger: the code, and the training that made it."""
-    before, now = training_progress.lineage.get("revision", ""), revision()
+    """The changes since a checkpoint, for the ledger: of the code, and of the training that made it."""
+    before = training_progress.lineage.get("revision", "")
+    now = revision()
     former = training_progress.config.get("training", config.training)
     return {
         **({"revision": [before, now]} if before != now else {}),

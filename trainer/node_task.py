@@ -1,7 +1,7 @@
 """Node tasks: work that the control plane gives to a node, because only that node sees its NVMe.
 
 ``python -m slipway.trainer.node_task CONFIG`` does one and writes its outcome to the path that the configuration names.
-Where the control plane sees the nodes' disks itself, it calls `perform` of the same task.
+If the control plane can reach the nodes' disks itself, it calls `perform` of the same task.
 """
 
 import contextlib
@@ -27,12 +27,12 @@ LINE_SECONDS = 5.0
 GRACE_SECONDS = 300.0
 """Beyond the time for measuring: for imports on a busy machine, and for ranks to meet."""
 Result = dict[str, Any]
-"""What a task found and did: a JSON object."""
+"""The result of a task: a JSON object."""
 
 
 @dataclass(frozen=True)
 class StageTask:
-    """Bring a snapshot to the NVMe, if it has room for the whole; if not, a training's ranks bring what they read."""
+    """Bring a snapshot to the NVMe, if it fits as a whole; if not, a training's ranks bring the shards they read."""
 
     KIND: ClassVar = "stage"
     snapshot: str
@@ -67,9 +67,9 @@ class RetainTask:
 
 @dataclass(frozen=True)
 class DiscardTask:
-    """Remove the checkpoints of trainings that are over; what no tier that lasts holds is copied to one first.
+    """Remove the checkpoints of trainings that are over, after a copy to a lasting tier if there is none yet.
 
-    What the compiler kept for their restarts goes too.
+    It also removes the compiler's caches for their restarts.
     """
 
     KIND: ClassVar = "discard"
@@ -79,11 +79,12 @@ class DiscardTask:
     """The trainings' folders of records."""
 
     def perform(self, report: OnProgress) -> Result:
-        """By training, what was removed, copied and kept (`Cleared`), and the faults of those that cannot be judged.
+        """By training, the removed, copied and staying checkpoints (`Cleared`), and the faults of unreadable trainings.
 
-        One training's fault does not keep the others.
+        A fault of one training does not stop the others.
         """
-        cleared, faults = dict[str, Any](), dict[str, str]()
+        cleared = dict[str, Any]()
+        faults = dict[str, str]()
         for store in map(Path, self.stores):
             try:
                 done = checkpoints.clear(Path(self.nvme), Path(self.durable), store)
@@ -121,14 +122,14 @@ class PreflightTask:
     seconds: float
     disk_size: str
     expect: Sequence[str]
-    """What lines should give, as `NAME=VALUE`."""
+    """The expected values of lines, as `NAME=VALUE`."""
     tiers: Sequence[str] = ()
     """Further folders whose file systems are tried."""
 
     def perform(self, report: OnProgress) -> Result:
         """The findings as `slipway.trainer.preflight` prints them as JSON. Raises ValueError where it could not
         measure."""
-        with contextlib.suppress(OSError):  # the preflight says what is wrong with the folder
+        with contextlib.suppress(OSError):  # the preflight reports the fault of the folder
             Path(self.folder).mkdir(parents=True, exist_ok=True)
         return processes.json_of([*self._ranks(), *self._options()], self.seconds + GRACE_SECONDS)
 

@@ -1,7 +1,7 @@
-"""Imports in advance: all that a rank of a configuration imports, imported once, before the ranks are forked.
+"""Imports in advance: all imports of a configuration's ranks, done once before the ranks are forked.
 
-Nothing here may touch a GPU or compute with tensors: a process that has a CUDA context, or threads of OpenMP, gives
-forked processes broken ones.
+This module must not touch a GPU or compute with tensors: forked processes would inherit a broken CUDA context, or
+broken threads of OpenMP.
 """
 
 import gc
@@ -28,8 +28,8 @@ PIPELINED = ("torch.distributed.pipelining",)
 
 
 def load(config: Config, alone: bool) -> None:
-    """Import what the ranks of this configuration need; `alone` says that there is one rank."""
-    # Whether there is a GPU is asked of its driver's library, and not by making a context.
+    """Import the modules that the ranks of this configuration need; `alone`: whether there is only one rank."""
+    # The driver's library tells whether there is a GPU, without a context.
     os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     settings.set_environment(config, os.environ)  # torch reads some variables when it is imported
     for module in modules(config, alone):
@@ -40,7 +40,7 @@ def load(config: Config, alone: bool) -> None:
 
 
 def modules(config: Config, alone: bool) -> tuple[str, ...]:
-    """What to import for a configuration."""
+    """The modules to import for a configuration."""
     layout = config.layout
     divided = layout.shard != "none" or layout.tensor > 1 or layout.context > 1
     return (

@@ -1,12 +1,12 @@
 """``python -m slipway.trainer.replay CONFIG.json --from STEP --steps K``: repeat steps of a training and compare.
 
-`slipway replay` starts it for a training of the platform. A replay is a branch from the checkpoint of STEP that keeps
-nothing: its training store is temporary, and nothing of the original training is changed. It takes over the changes
-that the original took over while it ran, after the same steps. The loss and gradient norm of each step are compared
+`slipway replay` starts it for a training of the platform. A replay is a temporary branch from the checkpoint of STEP:
+its training store is removed, and the original training does not change. It applies the hot updates of the original
+after the same steps. The loss and gradient norm of each step are compared
 with the ledger's, and the tensors with those of the checkpoints that the original saved at these steps. With as many
 ranks as the original had (under torchrun if there were several) they are bitwise equal; a difference means that the
-hardware, the software or a checkpoint has changed, or what ``--set`` names. An original that ended as it diverged is
-replayed up to the step in which it did.
+hardware, the software or a checkpoint has changed, or is the effect of ``--set``. An original that ended because it
+diverged is replayed up to the step in which it did.
 
 Exit codes: 0 bitwise equal, 3 within the tolerance, 1 different, 2 the steps cannot be replayed. torchrun turns every
 code but 0 into 1; the last line of the output has the result.
@@ -43,7 +43,10 @@ from slipway.trainer.record.fence import Commit
 from slipway.trainer.record.recorder import RankRecorder
 from slipway.trainer.record.scores import Diverged
 
-EQUAL, DIFFERENT, UNUSABLE, WITHIN = 0, 1, 2, 3
+EQUAL = 0
+DIFFERENT = 1
+UNUSABLE = 2
+WITHIN = 3
 TOLERANCE = 1e-4
 """Relative: about a thousand roundings of fp32, the effect of another order of sums over several steps."""
 COMPARED = ("loss", "gradient_norm")
@@ -79,8 +82,8 @@ def replay(
 ) -> ReplayFinding:
     """Repeat `steps` steps from the checkpoint of step `first`, up to the first difference beyond `tolerance`.
 
-    `fields` are set otherwise than in the original. Raises ValueError when there is no such checkpoint, when the store
-    has nothing to compare the steps with, and for fields that no continuation can change.
+    `fields` have other values than in the original. Raises ValueError if there is no such checkpoint, if the store has
+    no figures of the steps to compare, and for fields that no continuation can change.
     """
     original = _Original.read(config, world, first, steps)
     stack = contextlib.ExitStack()
@@ -128,14 +131,15 @@ class _Original:
     ranks: int
     """The number of ranks that did these steps."""
     failure: str = ""
-    """Why the original ended in these steps, where it diverged."""
+    """Why the original ended in these steps, if it diverged."""
     repeated: bool = False
     """Whether the replay ended so too."""
 
     @classmethod
     def read(cls, config: Config, world: World, first: int, count: int) -> "_Original":
         """Read the training's store on rank 0, for all ranks. Raises ValueError for steps that are not on record."""
-        store, steps = Path(config.placement.store), range(first + 1, first + count + 1)
+        store = Path(config.placement.store)
+        steps = range(first + 1, first + count + 1)
         commits = {
             commit.step: commit for commit in world.broadcast(fence.commits(store) if world.is_rank_zero else [])
         }
@@ -146,7 +150,8 @@ class _Original:
         done = [event for event in events if event["event"] == "step" and event["step"] in steps]
         later = {step: commit for step, commit in commits.items() if step in steps}
         if failed_at not in steps:
-            failed_at, failure = 0, ""
+            failed_at = 0
+            failure = ""
         if not done and not later and not failure:
             raise ValueError(
                 f"--steps: found no record of steps {steps[0]} to {steps[-1]}, expected steps that were done"
@@ -162,9 +167,9 @@ class _Original:
 
 
 def _divergence(store: Path, first: int) -> tuple[int, str]:
-    """The step in which the training diverged last, after `first`, and what is on record of it; (0, "") if it did not.
+    """The step in which the training diverged last, after `first`, and the recorded reason; (0, "") if it did not.
 
-    Its exit has the last step that was done.
+    Its exit has the last step that it completed.
     """
     claim = fence.newest_claim(store)
     for incarnation in range(claim.token.incarnation if claim else 0, 0, -1):
@@ -175,7 +180,7 @@ def _divergence(store: Path, first: int) -> tuple[int, str]:
 
 
 def _ranks(events: list[dict[str, Any]], done: list[dict[str, Any]]) -> int:
-    """The number of ranks of the last incarnation that did any of the steps; 0 where no step is on record."""
+    """The number of ranks of the last incarnation that did any of the steps; 0 if no step is on record."""
     incarnation = done[-1]["incarnation"] if done else None
     worlds = [event["world"] for event in events if event["event"] == "started" and event["incarnation"] == incarnation]
     return int(worlds[-1]) if worlds else 0
@@ -254,7 +259,7 @@ def _copies(trainer: Trainer) -> dict[str, Tensor]:
 
 
 def _local(tensor: Any) -> Tensor:
-    """This rank's part of a DTensor; any other tensor as it is."""
+    """This rank's part of a DTensor; any other tensor unchanged."""
     part: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return part
 
@@ -262,7 +267,7 @@ def _local(tensor: Any) -> Tensor:
 def _tensor_differences(
     own_tensors: dict[str, Tensor], other_tensors: dict[str, Tensor], step: int, world: World
 ) -> list[StepDifference]:
-    """The tensors that differ on any rank: those of the model, then those of the optimiser."""
+    """The tensors that differ on any rank: first the model's, then the optimiser's."""
     local_differences = {
         name: _largest_difference(own_tensors[name], other)
         for name, other in other_tensors.items()

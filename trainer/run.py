@@ -1,12 +1,12 @@
 """The run: one training in one process, which may go through several generations of ranks.
 
-Where ranks are started anew after a fault, a process has one generation. Where it stays, it takes its state, and the
-memory of its saver, into the next one; everything else that belongs to a generation's token is made anew, so that no
-part of it can go on under an older one.
+If ranks are started anew after a fault, a process has one generation. If they stay, a process takes its state and the
+memory of its saver into the next generation. It makes everything else anew, so that no object goes on under the token
+of an older generation.
 
-A training that is given its steps a part at a time goes as far as it may, and no further (`GrantedSteps`). The ranks
-know the last step that is granted from their start on, so that no step before it costs an exchange or a look at the
-store. After that step rank 0 looks again, and tells the others.
+A sweep may grant a training its steps in parts (`GrantedSteps`). The ranks know from their start the last step that is
+granted, so no step before it costs a collective or a look at the store. After that step, rank 0 reads the grants again
+and tells the other ranks.
 """
 
 import contextlib
@@ -33,17 +33,17 @@ from slipway.trainer.record.recorder import BY_SIGNAL, RankRecorder, warn_if_unw
 from slipway.trainer.step import exhaustion
 
 ROOM_SECONDS = 60.0
-"""How long ranks wait to be ended, or to hear of the end, when their generation ends between two steps."""
+"""How long ranks wait for the end of their generation, when it ends between two steps."""
 LOOK_SECONDS = 0.05
-"""Between two looks for another grant."""
+"""Between two readings of the grants."""
 
 
 def train(config: Config, world: World, claim: Callable[[World], fence.Token]) -> str:
     """Train to the last step, or to the step during which SIGTERM asked to stop; returns the outcome.
 
-    "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. `claim` gives the token of a
-    generation. When one is over and this rank stays, it trains on in the next one. Raises fence.Superseded, Diverged
-    (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
+    "succeeded" leaves an exit record; "stopped" leaves a checkpoint of the step reached. `claim` returns the token of a
+    generation. If this rank stays when a generation ends, it trains on in the next one. Raises fence.Superseded,
+    Diverged (which leaves an exit record too), and ValueError for a configuration that does not fit the data.
     """
     stop = StopRequest()
     with contextlib.closing(GenerationCarryover()) as carryover:
@@ -55,11 +55,12 @@ def train(config: Config, world: World, claim: Callable[[World], fence.Token]) -
 
 
 class GrantedSteps:
-    """How far one incarnation may go. All ranks call each method at the same time."""
+    """The steps that one incarnation may do. All ranks call each method at the same time."""
 
     def __init__(self, store: Path, world: World) -> None:
-        """Raises OSError, on all ranks, where the grants cannot be read."""
-        self._store, self._world = store, world
+        """Raises OSError, on all ranks, if the grants cannot be read."""
+        self._store = store
+        self._world = world
         self._grant = self._newest(0)
 
     def are_done(self, step: int) -> bool:
@@ -70,13 +71,14 @@ class GrantedSteps:
         return self._grant is not None and step >= self._grant.until
 
     def wait_for_more(self, step: int, stop: object) -> bool:
-        """Stay for a while, as the grant says, while rank 0 is not asked to stop; whether more steps are granted."""
+        """Wait as long as the grant says, or until rank 0 is asked to stop; returns whether more steps are granted."""
         self._grant = self._newest(step, may_wait=True, stop=stop)
         return self._grant is None or step < self._grant.until
 
     def _newest(self, step: int, may_wait: bool = False, stop: object = False) -> StepGrant | None:
-        """The newest grant, on all ranks; rank 0 waits for one that goes beyond `step`, as long as the newest says."""
-        newest, fault = None, ""
+        """The newest grant, on all ranks; with `may_wait`, rank 0 waits for one that goes beyond `step`."""
+        newest = None
+        fault = ""
         if self._world.is_rank_zero:
             begun = time.monotonic()
             try:
@@ -119,7 +121,7 @@ def _train_in_one_generation(
 
 
 def _record_division(trainer: Trainer, sequences: int) -> None:
-    """Put on record which rank has which samples of each batch, from here to the end of this generation."""
+    """Record which rank has which samples of each batch in this generation."""
     world = trainer.world
     named = zip(world.all_gather(nodes.name()), order.spans(sequences, world.mesh), strict=True)
     ranks = {str(rank): [node, *span] for rank, (node, span) in enumerate(named)}
@@ -127,13 +129,16 @@ def _record_division(trainer: Trainer, sequences: int) -> None:
 
 
 def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
-    """Do the steps that are left; returns the outcome."""
-    first, granted = trainer.step + 1, GrantedSteps(trainer.store, trainer.world)
+    """Do the steps that are left, each with the validation and the checkpoint due after it; returns the outcome."""
+    first = trainer.step + 1
+    granted = GrantedSteps(trainer.store, trainer.world)
     while trainer.step < trainer.config.run.steps:
         if granted.are_done(trainer.step) and not _more(trainer, granted, stop):
             trainer.recorder.record_end("stopped", causes.PAUSED, f"paused after step {trainer.step}", trainer.step)
             return "stopped"
-        before, asked_to_stop = trainer.step, trainer.train_step(True if trainer.lookout.asks_to_stop else stop)
+        before = trainer.step
+        stop_now = bool(trainer.lookout.asks_to_stop)
+        asked_to_stop = trainer.train_step(stop_now or stop)
         if trainer.step == first:
             trainer.record("stepped", step=first)
             with trainer.timeline.doing("checkpoint"):
@@ -142,7 +147,8 @@ def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
             with trainer.timeline.part("validation"):
                 trainer.validate()
         last = asked_to_stop or trainer.step == trainer.config.run.steps
-        if tiers := trainer.save_schedule.last_tiers() if last else trainer.tiers_due:
+        tiers = trainer.save_schedule.last_tiers() if last else trainer.tiers_due
+        if tiers:
             with trainer.timeline.part("checkpoint"):
                 trainer.commit(tiers, last)
         elif trainer.together and trainer.due(trainer.config.storage.memory_steps):
@@ -152,8 +158,9 @@ def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
             _make_room(trainer)
         if asked_to_stop and trainer.step < trainer.config.run.steps:
             trainer.finish_commits()
-            stops = bool(trainer.lookout.asks_to_stop)
-            if leaving := scaling.leaving_nodes(trainer.world, nodes.name(), lambda: bool(stop), stops):
+            lookout_stops = bool(trainer.lookout.asks_to_stop)
+            leaving = scaling.leaving_nodes(trainer.world, nodes.name(), lambda: bool(stop), lookout_stops)
+            if leaving:
                 _let_go(trainer, leaving)
             trainer.recorder.record_stop(trainer.step, BY_SIGNAL if stop else trainer.lookout.asks_to_stop)
             return "stopped"
@@ -166,8 +173,8 @@ def _step_to_the_end(trainer: Trainer, stop: StopRequest) -> str:
 def _make_room(trainer: Trainer) -> None:
     """End the generation after this step, so that the next one begins with the nodes that wait; does not return.
 
-    What is being saved is saved first, and the state is in the memory of the nodes: whoever cannot get it from a rank
-    that stays has it from there. Raises GenerationEnded where ranks stay; else their supervisor ends them.
+    Pending saves end first, and the memory of the nodes gets the state, for ranks that cannot get it from one that
+    stays. Raises GenerationEnded if ranks stay; otherwise their supervisor ends them.
     """
     trainer.finish_commits()
     trainer.saver.hold(trainer.engine, trainer.progress(), lasting=True)
@@ -178,7 +185,8 @@ def _make_room(trainer: Trainer) -> None:
 def _let_go(trainer: Trainer, leaving: tuple[str, ...]) -> None:
     """End the generation after this step, so that the next one begins without these nodes; does not return.
 
-    The checkpoint of the step is committed. Raises GenerationEnded where ranks stay; else their supervisor ends them.
+    The checkpoint of the step is committed already. Raises GenerationEnded if ranks stay; otherwise their supervisor
+    ends them.
     """
     why = {"kind": causes.STOP_REQUESTED, "reason": scaling.leave_reason(leaving, trainer.step)}
     stays = trainer.world.groups is not None and trainer.world.groups.stays
@@ -188,7 +196,7 @@ def _let_go(trainer: Trainer, leaving: tuple[str, ...]) -> None:
 def _end_generation(trainer: Trainer, why: dict[str, str], announce: Callable[[], None]) -> None:
     """End the generation of all ranks, between two steps; does not return. Rank 0 calls `announce`.
 
-    Raises GenerationEnded where ranks stay; else their supervisor ends them.
+    Raises GenerationEnded if ranks stay; otherwise their supervisor ends them.
     """
     if trainer.world.is_rank_zero:
         trainer.recorder.record_own("between-steps", "detected", **why)
@@ -203,7 +211,7 @@ def _end_generation(trainer: Trainer, why: dict[str, str], announce: Callable[[]
 
 
 def _more(trainer: Trainer, granted: GrantedSteps, stop: StopRequest) -> bool:
-    """Save the step reached, and wait a while for more steps to be granted; whether they were. Raises OSError."""
+    """Commit the step reached and wait for another grant; returns whether there is one. Raises OSError."""
     with trainer.timeline.part("checkpoint"):
         trainer.commit((DURABLE,), last=True)
         trainer.finish_commits()
@@ -212,12 +220,12 @@ def _more(trainer: Trainer, granted: GrantedSteps, stop: StopRequest) -> bool:
 
 
 def _exchanging(world: World) -> contextlib.AbstractContextManager[None]:
-    """Work with exchanges, which raises GenerationEnded where a rank is lost and this one stays."""
+    """The context of work with collectives: raises GenerationEnded if a rank is lost and this one stays."""
     if world.groups is None:
         return contextlib.nullcontext()
     return world.groups.exchanging(lambda error: rank_exit.kind_of(error) == causes.NETWORK)
 
 
 def _is_worth_a_wait(newest: StepGrant, step: int, begun: float) -> bool:
-    """Whether ranks that have waited since `begun` still wait: nobody has granted more, or had them leave."""
+    """Whether ranks that have waited since `begun` go on waiting: no more is granted, and the wait is not over."""
     return newest.until <= step and time.monotonic() - begun < newest.wait_seconds

@@ -1,9 +1,9 @@
 """``python -m slipway.trainer.supervisor ARGUMENT... CONFIG.json``: the supervisor of one node of a job; a launcher
 starts it.
 
-It takes torchrun's place for the built-in trainer, and has the arguments of torchrun that say how many nodes there are,
-how many ranks each has, and where they meet. The exit code is that of the rank for which the job ended, 128 + n when
-signal n ended it (4 where the launcher starts nodes anew that end so), and 1 when another node has ended the job.
+It replaces torchrun for the built-in trainer, and has torchrun's arguments for the number of nodes, the number of ranks
+on each, and the rendezvous. The exit code is that of the rank whose end ended the job: 128 + n if signal n ended the
+rank (4 if the launcher then starts the node anew). It is 1 if another node ended the job.
 """
 
 import argparse
@@ -45,19 +45,23 @@ def main(arguments: list[str]) -> int:
 
 
 def _supervised(options: argparse.Namespace, config: Config) -> int:
-    address, index = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1"), int(os.environ.get(INDEX_VARIABLE, "-1"))
+    address = os.environ.get(ADDRESS_VARIABLE, "127.0.0.1")
+    index = int(os.environ.get(INDEX_VARIABLE, "-1"))
     host, port = options.endpoint
     helpers: tuple[int, ...] = ()
     if port == 0 and not _is_alone(options):
         pid, port = rendezvous_store.start_local()
-        host, helpers = rendezvous_store.LOOPBACK, (pid,)
+        host = rendezvous_store.LOOPBACK
+        helpers = (pid,)
     own = Arrival(os.environ.get("SLIPWAY_NODE", "local"), index, options.ranks, address)
-    number, store = int(os.environ[incarnation.VARIABLE]), Path(config.placement.store)
+    number = int(os.environ[incarnation.VARIABLE])
+    store = Path(config.placement.store)
     helpers += exporter.start(store, number, own.node)
     job_store = JobStore.alone() if _is_alone(options) else _connected(host, port)
     if options.nodes.most > 1:
         helpers += (liveness.start(host, port, own.node),)
-    stays, memory = _stays(config, _is_alone(options)), slots.make(config.storage, options.ranks)
+    stays = _stays(config, _is_alone(options))
+    memory = slots.make(config.storage, options.ranks)
     nodes = replace(options.nodes, replaced_seconds=float(os.environ.get(REPLACED, "0")))
     policies = config.recovery.policies
     job = JobPlace(options.config, config, store, number, nodes, own, (host, port), stays, helpers, memory, policies)
@@ -65,7 +69,7 @@ def _supervised(options: argparse.Namespace, config: Config) -> int:
 
 
 def _connected(host: str, port: int) -> JobStore:
-    """The job's store, which may come up later than this node. Raises StoreGone."""
+    """The job's store, which may start later than this node. Raises StoreGone."""
     deadline = time.monotonic() + JOIN_SECONDS
     while True:
         try:
@@ -76,7 +80,7 @@ def _connected(host: str, port: int) -> JobStore:
 
 
 def _stays(config: Config, alone: bool) -> bool:
-    """Whether ranks that are well stay; `preimport.load` sees to it that the question makes no context on a GPU."""
+    """Whether healthy ranks stay; after `preimport.load`, the query creates no context on a GPU."""
     import torch
 
     return not alone and config.recovery.stays(torch.cuda.is_available())

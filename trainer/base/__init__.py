@@ -1,1 +1,1 @@
-"""What every room stands on: atomic files, digests, locks, journals, processes, patience."""
+"""The common base of all packages: atomic files, digests, locks, journals, processes, retries."""

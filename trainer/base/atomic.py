@@ -1,15 +1,15 @@
-"""Atomic writes: a file or a folder is there with all its bytes, or it is not there.
+"""Atomic writes: a file or a folder appears with all its bytes, or not at all.
 
 Every durable fact of the platform becomes visible through one function of this module, and survives a power cut once
 the function has returned:
 
     create_only   a new file; the function decides races: exactly one of several writers of a path wins
-    replace       a file in place of the one that was there
+    replace       a file that replaces an older one
     move          a finished file, written elsewhere on the same file system, to its path
     show          a finished folder, whose files `write` has put on disk, to its path
 
-Two places write otherwise, and say why: journals append (`slipway.trainer.base.journal`), and a node's NVMe is not
-synced while a snapshot is staged (`slipway.trainer.staging.nvme`).
+There are two exceptions, which give their reasons: journals append (`slipway.trainer.base.journal`), and a node's NVMe
+is not synced while a snapshot is staged (`slipway.trainer.staging.nvme`).
 """
 
 import contextlib
@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import Any
 
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""How a file system says that it has no hard links, or no more of them (link(2))."""
+"""The errors of a file system without hard links, or without further ones (link(2))."""
 NO_FLAGS = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS}
-"""How a file system says that a rename cannot be kept from replacing (renameat2(2))."""
+"""The errors of a file system whose rename always replaces (renameat2(2))."""
 NO_SYNC = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF}
-"""How a file system says that a folder has nothing to sync (fsync(2))."""
-_AT_FDCWD, _RENAME_NOREPLACE = -100, 1  # <fcntl.h>, <linux/fs.h>
+"""The errors of a file system on which folders need no sync (fsync(2))."""
+_AT_FDCWD = -100  # <fcntl.h>
+_RENAME_NOREPLACE = 1  # <linux/fs.h>
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -57,9 +58,9 @@ def create_only(path: Path, data: bytes, scratch: Path | None = None, mode: int 
 
 
 def replace(path: Path, data: bytes, scratch: Path | None = None, lasting: bool = True) -> None:
-    """Put `data` at `path`, in place of what was there; readers see the old bytes or the new ones. Raises OSError.
+    """Write `data` to `path` and replace an older file; readers see the old bytes or the new ones. Raises OSError.
 
-    What is replaced each second anyway need not survive a power cut: without `lasting`, nothing waits for a disk.
+    Without `lasting`, it does not wait for the disk: a file that is replaced each second need not survive a power cut.
     """
     with _written(path, data, scratch, lasting) as temporary:
         temporary.replace(path)
@@ -68,7 +69,7 @@ def replace(path: Path, data: bytes, scratch: Path | None = None, lasting: bool 
 
 
 def move(temporary: Path, path: Path) -> None:
-    """Put the finished file `temporary` at `path`, in place of what was there. Raises OSError."""
+    """Move the finished file `temporary` to `path`, and replace an older file. Raises OSError."""
     _sync(temporary)
     make_folder(path.parent)
     temporary.replace(path)
@@ -107,7 +108,7 @@ def write(path: Path, blocks: Iterable[bytes | memoryview], mode: int | None = N
 
 
 def _create_without_link(temporary: Path, path: Path, data: bytes, mode: int) -> bool:
-    """`create_only` where there are no hard links. Raises OSError."""
+    """`create_only` on a file system without hard links. Raises OSError."""
     try:
         return _rename_unless_there(temporary, path)
     except OSError as error:
@@ -153,7 +154,7 @@ def readable_json(value: Any) -> bytes:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, with those above it that are missing, so that they survive a power cut too."""
+    """Make a folder and its missing parents, so that they survive a power cut too."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -174,7 +175,7 @@ def _sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def _written(path: Path, data: bytes, scratch: Path | None, lasting: bool = True, mode: int = 0o644) -> Iterator[Path]:
-    """A temporary file for `path` with `data`, on disk where `lasting`; removed unless the caller renamed it."""
+    """A temporary file for `path` with `data`, on disk if `lasting`; removed unless the caller has renamed it."""
     make_folder(path.parent)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=scratch or path.parent)
     temporary = Path(name)
@@ -186,7 +187,7 @@ def _written(path: Path, data: bytes, scratch: Path | None, lasting: bool = True
                 if lasting:
                     os.fsync(file.fileno())
         except OSError as error:
-            error.filename = str(path)  # a full disk does not say which file had no room
+            error.filename = str(path)  # the error of a full disk does not name the file
             raise
         temporary.chmod(mode)
         yield temporary

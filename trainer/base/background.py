@@ -19,9 +19,9 @@ class BackgroundCall(Generic[Value]):
         self._thread.start()
 
     def result(self) -> Value:
-        """What the call gives; waits for its end, and raises what it raises.
+        """Wait for the call; returns its result or raises its error.
 
-        Where the thread has died before it came to the call, the call is made here: nobody waits for a dead thread.
+        If the thread has died before the call, the call is made here, so that it does not wait for a dead thread.
         """
         self.wait()
         if not self._outcome.done():
@@ -35,5 +35,5 @@ class BackgroundCall(Generic[Value]):
     def _run(self) -> None:
         try:
             self._outcome.set_result(self._call())
-        except BaseException as error:  # whatever ends the call, who waits for it is told
+        except BaseException as error:  # notify the waiting thread even after an error
             self._outcome.set_exception(error)

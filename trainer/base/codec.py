@@ -1,12 +1,11 @@
 """Codec: the one way in which a record becomes a JSON file and comes back, typed and checked.
 
 A record is a dataclass or a mapping, and so is a section in it. Its file is readable JSON of its fields. Where a record
-has a format ("slipway.fence/1"), the file has it in the field `format`, and a file of another format is
-refused. A file that cannot be decoded raises `UndecodableRecord`, which names the file, the field, what was found and
-what is expected; nothing is guessed.
+has a format ("slipway.fence/1"), the file has it in the field `format`, and a file of another format is an error. A
+file that cannot be decoded raises `UndecodableRecord`, with the file, the field, what was found and what is expected.
 
-Every file has a `checksum` of all its other fields: a record of which one byte was changed is refused, not believed. A
-file of an earlier version has none, and is read without.
+Every file has a `checksum` of all its other fields, so a record with a changed byte is an error. A file of an earlier
+version has no checksum, and is read without.
 """
 
 import dataclasses
@@ -29,7 +28,7 @@ Decoder = Callable[[Any], Any]
 """From a JSON value to a typed one. Raises Invalid, whose field is relative to the value."""
 
 KEY = "key"
-"""In the metadata of a dataclass's field: its key in a file, where that is not its name."""
+"""In the metadata of a dataclass's field: its key in a file, if that is not its name."""
 
 
 CHECKSUM = "checksum"
@@ -46,11 +45,11 @@ class UndecodableRecord(ValueError):
 
 
 class OtherFormat(UndecodableRecord):
-    """A record is whole, and of another format: another version of Slipway wrote it. That is no damage."""
+    """A record is whole, and has the format of another version of Slipway. It is not damaged."""
 
 
 def encode(record: Any, format: str = "") -> bytes:
-    """The bytes of a record's file: its fields, its format where it has one, and the checksum of both."""
+    """The bytes of a record's file: its fields, its format if it has one, and the checksum of both."""
     fields = document(record, format)
     return atomic.readable_json({**fields, CHECKSUM: _checksum(fields)})
 
@@ -90,7 +89,7 @@ def read(path: Path, kind: type[Record], format: str = "") -> Record:
 
 
 def read_if_there(path: Path, kind: type[Record], format: str = "") -> Record | None:
-    """The record in a file, None when there is no such file. Raises as `read`."""
+    """The record in a file; None if there is no such file. Raises as `read`."""
     try:
         return read(path, kind, format)
     except FileNotFoundError:
@@ -98,7 +97,7 @@ def read_if_there(path: Path, kind: type[Record], format: str = "") -> Record | 
 
 
 def read_if_whole(path: Path, kind: type[Record], format: str = "") -> Record | None:
-    """The record in a file, None when there is no such file or it is damaged: for what can be made again.
+    """The record in a file; None if there is no such file, or if it is damaged: for records that can be made again.
 
     Raises OtherFormat, and OSError.
     """
@@ -116,7 +115,7 @@ def create_only(path: Path, record: Any, format: str = "") -> bool:
 
 
 def replace(path: Path, record: Any, format: str = "") -> None:
-    """Write a record to a file, in place of what was there. Raises OSError."""
+    """Write a record to a file, and replace an older one. Raises OSError."""
     atomic.replace(path, encode(record, format))
 
 
@@ -142,8 +141,9 @@ def build(kind: type[Record], value: Any, at: str = "") -> Record:
 
 @functools.cache
 def decoder(kind: Any) -> Decoder:
-    """What decodes the values of a type: a dataclass, a number, a text, a list, a mapping, a choice, or None too."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    """The decoder of a type: a dataclass, a number, a text, a list, a mapping, a choice, or an optional one."""
+    origin = typing.get_origin(kind)
+    arguments = typing.get_args(kind)
     if kind is Any:
         return lambda value: value
     if dataclasses.is_dataclass(kind):
@@ -169,7 +169,7 @@ def _checksum(fields: Mapping[str, Any]) -> str:
 
 
 def _verify(fields: dict[str, Any]) -> bool:
-    """Take the checksum out of a document that has one, once it matches; False when there is none. Raises Invalid."""
+    """Check and remove the checksum of a document; returns False if it has none. Raises Invalid."""
     stored_checksum = fields.pop(CHECKSUM, None)
     if stored_checksum is None:
         astray = [key for key, value in fields.items() if isinstance(value, str) and _SUM.fullmatch(value)]
@@ -206,7 +206,8 @@ class _Field(typing.NamedTuple):
 @functools.cache
 def _fields(kind: Any) -> dict[str, _Field]:
     """The fields of a dataclass by their keys in a file."""
-    hints, missing = typing.get_type_hints(kind), dataclasses.MISSING
+    hints = typing.get_type_hints(kind)
+    missing = dataclasses.MISSING
     return {
         _key(field): _Field(
             field.name,
@@ -223,7 +224,7 @@ def _key(field: "dataclasses.Field[Any]") -> str:
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any) -> Any:
-    """The first of several types that fits; with one type but for None, what is wrong is what is wrong with that."""
+    """The first of several types that fits; for an optional type, the error is that of the type."""
     if value is None and type(None) in kinds:
         return None
     *others, last = [kind for kind in kinds if kind is not type(None)]

@@ -1,14 +1,14 @@
 """Exporting: a read-only HTTP server for one text, /metrics, and for /live and /health. It imports no library.
 
-Whoever scrapes waits, and nobody else: each request has a thread, and one text is made at a time. An error while the
-text is made answers 500 with its sentence, and the server stays.
+Each request has a thread, and one text is made at a time, so only scrapes wait. An error in the making of the text
+gives the answer 500 with its sentence, and the server goes on.
 
-What a process says of itself over HTTP has one form for all of them:
+All processes have the same paths:
 
-    GET /live     200 while the process answers: for a probe that ends what hangs
-    GET /health   200 and {"problems": {}}; 503 and what is wrong, by subject, otherwise: for people and alerts
+    GET /live     200 while the process answers: for a probe that ends hung processes
+    GET /health   200 and {"problems": {}}; or 503 and the problems by subject: for people and alerts
 
-A probe that ends a process never asks for problems: a tier that is away isn't mended by another start.
+A probe that ends processes must not use /health: a restart does not mend a tier that is away.
 """
 
 import contextlib
@@ -21,7 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from slipway.trainer.base.exposition import CONTENT_TYPE
 
 PLAIN = "text/plain; charset=utf-8"
-LIVE, HEALTH = "/live", "/health"
+LIVE = "/live"
+HEALTH = "/health"
 KIND = "application/json"
 
 
@@ -30,7 +31,7 @@ def server(
 ) -> ThreadingHTTPServer:
     """A server that is bound and not yet running; `port` 0 takes a free one. Raises OSError for a port in use.
 
-    `problems` says what is wrong with what is exported, by subject.
+    `problems` returns the problems of the exported subjects.
     """
     one_at_a_time = threading.Lock()
 
@@ -64,7 +65,7 @@ def server(
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            with contextlib.suppress(ConnectionError):  # whoever scrapes has stopped waiting
+            with contextlib.suppress(ConnectionError):  # the client has stopped waiting
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
@@ -89,5 +90,5 @@ def live() -> HealthAnswer:
 
 
 def health(problems: Mapping[str, str]) -> HealthAnswer:
-    """The answer to /health; `problems` says by subject what is wrong with it."""
+    """The answer to /health; `problems` returns the problems by subject."""
     return HealthAnswer(503 if problems else 200, json.dumps({"problems": dict(problems)}, ensure_ascii=False))

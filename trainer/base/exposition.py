@@ -1,7 +1,7 @@
-"""Exposition: metrics as Prometheus reads them, in its text format 0.0.4. Pure, and without a library.
+"""Exposition: metrics in Prometheus's text format 0.0.4, without a library.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/. A metric is declared once, with its type, what it says and
-which labels it has; what is exported of it is checked against that.
+https://prometheus.io/docs/instrumenting/exposition_formats/. A metric is declared once, with its type, its help and its
+labels; samples are checked against the declaration.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 
 @dataclass(frozen=True)
 class Metric:
-    """What one metric is. Its unit is in its name, as Prometheus has it: _seconds, _bytes, _ratio (0 to 1)."""
+    """The declaration of a metric. Its name has its unit, as usual in Prometheus: _seconds, _bytes, _ratio (0 to 1)."""
 
     name: str
     kind: Kind
@@ -41,13 +41,13 @@ class Distribution:
 
 
 class Exposition:
-    """What is exported at one moment, by metric, in the order in which it was added."""
+    """The samples of one moment, by metric, in the order of their addition."""
 
     def __init__(self) -> None:
         self._samples: dict[Metric, list[tuple[tuple[str, ...], float | Distribution]]] = {}
 
     def add(self, metric: Metric, value: float | Distribution | None, *labels: object) -> None:
-        """One sample, its labels in the order of the metric's; None is left out: what is not known has no sample."""
+        """Add a sample, with labels in the order of the metric's; None adds no sample."""
         assert len(labels) == len(metric.labels), f"{metric.name}: found labels {labels}, expected {metric.labels}"
         assert isinstance(value, Distribution) == (metric.kind == "histogram") or value is None, metric.name
         if value is not None:
@@ -63,7 +63,7 @@ class Exposition:
         return {metric.name for metric in self._samples}
 
     def text(self) -> str:
-        """All of it, as a scrape gets it."""
+        """The answer to a scrape."""
         lines = [line for metric, samples in self._samples.items() for line in _family(metric, samples)]
         return "".join(f"{line}\n" for line in lines)
 

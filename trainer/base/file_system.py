@@ -1,8 +1,8 @@
 """File systems: what the one below a folder can do of what Slipway builds on, found by trying it.
 
-Everything durable rests on a few operations: a name that only one of several writers can create, a rename that replaces
-in one step, bytes that stay after fsync, locks. Network file systems leave some of them out, or pretend. What is needed
-and has no other way makes a tier unusable, and is said before a training rests on it.
+Durability depends on a few operations: a name that only one of several writers can create, a rename that replaces in
+one step, bytes that stay after fsync, locks. Network file systems lack some of them, or pretend to have them. If a
+necessary operation is missing and has no replacement, the tier is unusable, with an error before a training starts.
 """
 
 import contextlib
@@ -18,31 +18,31 @@ from pathlib import Path
 from slipway.trainer.base import regular_file
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
-"""A full disk says nothing about its file system."""
+"""A full disk proves nothing about its file system."""
 LOCAL = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", "ramfs"}
 ACROSS_HOSTS = {"ceph", "nfs4", "gpfs", "fuse.juicefs", "fuse.ceph", "fuse.ceph-fuse"}
-"""Types whose flock holds on all hosts, unless an option of the mount says otherwise."""
+"""Types whose flock holds on all hosts, unless a mount option limits it."""
 MOUNTS = Path("/proc/self/mountinfo")
 
 
 @dataclass(frozen=True)
 class Ability:
-    """One operation, whether it works, and what follows if not."""
+    """One operation, whether it works, and the consequence if not."""
 
     name: str
     fault: str
-    """Empty where it works."""
+    """Empty if it works."""
     instead: str
-    """What is done without it; empty where there is no other way."""
+    """The replacement; empty if there is none."""
 
     @property
     def is_missed(self) -> bool:
-        """Whether it does not work, and there is no other way."""
+        """Whether it does not work and has no replacement."""
         return bool(self.fault) and not self.instead
 
 
 def abilities(folder: Path) -> list[Ability]:
-    """What the file system of a folder can do. Raises OSError when nothing can be written there."""
+    """The capabilities of a folder's file system. Raises OSError if nothing can be written there."""
     scratch = Path(tempfile.mkdtemp(prefix=".probe-", dir=folder))
     try:
         return [Ability(name, _fault(probe, scratch), instead) for name, probe, instead in PROBES]
@@ -51,7 +51,7 @@ def abilities(folder: Path) -> list[Ability]:
 
 
 def require(folder: Path, tier: str) -> str:
-    """A line about a tier's file system. Raises OSError, with what is missing, when a training must not rest on it."""
+    """A line about a tier's file system. Raises OSError, with the missing operations, if a training cannot use it."""
     try:
         results = abilities(folder)
     except OSError as error:
@@ -69,12 +69,12 @@ def require(folder: Path, tier: str) -> str:
 
 
 def kind(folder: Path) -> str:
-    """The type of a folder's file system, as the kernel names it; "unknown" where it does not say."""
+    """The kernel's name of a folder's file system; "unknown" if it has none."""
     return _mount(folder)[0]
 
 
 def lock_scope(folder: Path) -> str:
-    """For whom a lock there holds, as far as the mount says it: one host cannot try it alone."""
+    """The scope of a lock there, by the mount's options: one host cannot test it alone."""
     kind, options = _mount(folder)
     local = {"nolock", "local_lock=flock", "local_lock=all", "localflock"} & options
     if kind in LOCAL or local:
@@ -97,7 +97,7 @@ def _mount(folder: Path) -> tuple[str, set[str]]:
 
 
 def _fault(probe: Callable[[Path], str], scratch: Path) -> str:
-    """What is wrong with an operation. Raises OSError for a full disk."""
+    """The fault of an operation. Raises OSError for a full disk."""
     try:
         return probe(scratch)
     except OSError as error:
@@ -117,7 +117,8 @@ def _exclusive_create(scratch: Path) -> str:
 
 
 def _hard_link(scratch: Path) -> str:
-    one, other = _file(scratch / "linked"), scratch / "link"
+    one = _file(scratch / "linked")
+    other = scratch / "link"
     os.link(one, other)
     try:
         os.link(_file(scratch / "third"), other)
@@ -127,7 +128,8 @@ def _hard_link(scratch: Path) -> str:
 
 
 def _rename(scratch: Path) -> str:
-    new, old = _file(scratch / "new", b"new"), _file(scratch / "old", b"old")
+    new = _file(scratch / "new", b"new")
+    old = _file(scratch / "old", b"old")
     new.rename(old)
     return "" if regular_file.read(old) == b"new" and not new.exists() else "a rename did not replace"
 
@@ -189,4 +191,4 @@ PROBES: tuple[tuple[str, Callable[[Path], str], str], ...] = (
     ("sync of folders", _sync_of_folders, "new names may be lost in a power cut"),
     ("locks", _lock, "processes may do the same work twice"),
 )
-"""What is tried, and what is done where it does not work."""
+"""The operations to test, with their replacements."""

@@ -1,8 +1,7 @@
-"""Forked processes that look and behave as if they had been started by a command of their own.
+"""Forked processes that look and behave as if their own command had started them.
 
-A process that is forked has all that its parent has imported, for which a new Python takes seconds. What others see of
-it (the command line, the environment) is that of the command in whose place it runs, so that whoever looks for
-processes finds it.
+A forked process has all imports of its parent, which take a new Python seconds. Its command line and environment are
+those of the command that it replaces, so that lists of processes show it under that name.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ RESET = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.S
 
 
 class Forked:
-    """A forked child of this process; what of `subprocess.Popen` those need who wait for it."""
+    """A forked child of this process, with the part of `subprocess.Popen`'s interface for waiting."""
 
     def __init__(
         self,
@@ -35,10 +34,10 @@ class Forked:
         folder: str = "",
         dies_by: signal.Signals | None = signal.SIGKILL,
     ) -> None:
-        """Fork a process that runs `main` and ends with the code that it returns.
+        """Fork a process that runs `main` and ends with its exit code.
 
-        words, environment: those of the command that it stands for. output: what it writes to instead of this process's
-        output. folder: where it runs. dies_by: the signal that it gets when this process dies; None for none.
+        words, environment: of the command that it replaces. output: replaces this process's output. folder: its working
+        folder. dies_by: the signal that it gets when this process dies; None for none.
         """
         sys.stdout.flush()
         sys.stderr.flush()
@@ -78,7 +77,8 @@ class Forked:
                 select.select([descriptor], [], [], timeout)
             finally:
                 os.close(descriptor)
-        if (code := self.poll()) is None:
+        code = self.poll()
+        if code is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout)
         return code
 
@@ -91,10 +91,11 @@ class Forked:
 def start_helper(name: str, main: Callable[[], None]) -> int:
     """Fork a process that runs `main` and then ends; it helps this one, and dies with it. Returns its pid.
 
-    name: the module that others see in lists of processes. Call it before any thread is started. SIGTERM does not end
-    it: a node that was asked to stop still needs it until its ranks have saved.
+    name: the module in lists of processes. Call it before any thread is started. It ignores SIGTERM: a node that was
+    asked to stop still needs it until its ranks have saved.
     """
-    parent, pid = os.getpid(), os.fork()
+    parent = os.getpid()
+    pid = os.fork()
     if pid:
         return pid
     try:
@@ -107,9 +108,9 @@ def start_helper(name: str, main: Callable[[], None]) -> int:
 
 
 def live(main: Main, prepare: Callable[[], None]) -> NoReturn:
-    """The life of a process that was just forked with all signals blocked: prepare, heed signals again, run `main`.
+    """The main function of a process that was just forked with blocked signals: prepare, unblock signals, run `main`.
 
-    It ends with the code that `main` returns, and with 1 where something is raised.
+    It ends with the exit code of `main`, or with 1 after an error.
     """
     code = 1
     try:
@@ -155,7 +156,8 @@ def show_environment(environment: Mapping[str, str]) -> None:
 def _overwrite(field: int, texts: Sequence[bytes]) -> None:
     """Write texts over the memory between two addresses, of which proc(5) has the first as this field of stat."""
     fields = regular_file.read(Path("/proc/self/stat")).rpartition(b")")[2].split()
-    begin, end = int(fields[field - 3]), int(fields[field - 2])
+    begin = int(fields[field - 3])
+    end = int(fields[field - 2])
     text = b"\0".join(texts)
     if begin > 0 and len(text) < end - begin:
         ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)

@@ -1,8 +1,8 @@
-"""Host names: under which names a server answers; a request for another one is refused.
+"""Host names: the names under which a server answers; it rejects requests for other names.
 
-A page of another site can have its own name lead to this machine (DNS rebinding). For the browser its requests are then
-of the same site, whoever's server answers them: only the name, which the browser sends as `Host`, tells them apart.
-An attacker chooses names and no addresses: the address at which a connection came in is always one of the server's.
+Another site's page can make its own name lead to this machine (DNS rebinding). For the browser, its requests are then
+of the same site, although our server answers them. Only the name, which the browser sends as `Host`, distinguishes
+them. An attacker chooses names but no addresses, so the address of the connection is always accepted.
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 VARIABLE = "SLIPWAY_HOSTS"
-"""The further names of this place, separated by commas: those of an Ingress, a Service, a machine in a network."""
+"""Further names of the server, separated by commas: of an Ingress, a Service, a machine in a network."""
 LOCAL = "localhost"
 MISDIRECTED = 421
 """The status of a refusal (RFC 9110, 15.5.20)."""
@@ -22,7 +22,7 @@ SHOWN_CHARACTERS = 100
 
 
 def named(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """The names that the environment adds. Raises ValueError for what is none."""
+    """The names in the environment. Raises ValueError for a bad name."""
     names = [name.strip().strip("[]").rstrip(".").lower() for name in environ.get(VARIABLE, "").split(",")]
     for name in filter(None, names):
         if not _NAME.fullmatch(name):
@@ -31,9 +31,9 @@ def named(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
 
 
 def refusal(hosts: Sequence[str], bound: str, names: Collection[str]) -> str:
-    """Why a request with these `Host` headers is not answered; empty where it is.
+    """Why a request with these `Host` headers is rejected; empty if it is accepted.
 
-    `bound` is the address of this machine at which its connection came in, empty where there is none.
+    `bound`: the local address of its connection; empty if there is none.
     """
     [host] = hosts if len(hosts) == 1 else [""]
     match = _HOST.fullmatch(host)

@@ -1,4 +1,4 @@
-"""Invalid values of a configuration or a record: the dotted name of the field, and what is expected there."""
+"""Invalid values of a configuration or a record: the dotted name of the field, and the expected value."""
 
 
 class Invalid(ValueError):

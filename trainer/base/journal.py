@@ -21,7 +21,7 @@ JournalEvent = dict[str, Any]
 
 @dataclass(frozen=True)
 class JournalReading:
-    """What a reading found: the events in order, the number of damaged lines, and the offset to read on from."""
+    """The result of a reading: the events in order, the number of damaged lines, and the next reading's offset."""
 
     events: list[JournalEvent]
     damaged: int
@@ -49,7 +49,7 @@ def events(lines: Iterable[bytes]) -> list[JournalEvent]:
 
 
 def _events(texts: list[bytes]) -> list[JournalEvent]:
-    """The events in lines whose checksum is right, without those that are none: another program wrote these."""
+    """The events in lines with the right checksum, without values of other programs that are no events."""
     try:
         # One call for all of them takes half the time of one for each.
         values: list[Any] = parsing.value(b"[%b]" % b",".join(texts))
@@ -79,7 +79,7 @@ class Journal:
         self.append_lines(b"".join(frame(event) for event in events))
 
     def append_lines(self, lines: bytes) -> None:
-        """Append what `frame` made of events, as `append` does."""
+        """Append the result of `frame`, as `append` does."""
         data = b"\n" * self._torn + lines
         self._torn = True
         if self._file.write(data) != len(data):
@@ -101,8 +101,8 @@ class Journal:
 def read(path: Path, offset: int = 0, at_most: int = -1) -> JournalReading:
     """The events of the whole lines from `offset` bytes on; an absent file is an empty journal.
 
-    A last line without its newline is left for the next reading: its writer may still be at it. With `at_most`, about
-    so many bytes are read: at least one line, however long.
+    A last line without a newline is left for the next reading: it may still be written. With `at_most`, about that many
+    bytes are read, but at least one line.
     """
     try:
         with open(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Lazy: a property that is computed when it is first asked for, and kept; it holds no lock.
+"""Lazy: a property that is computed at its first use and cached, without a lock.
 
 `functools.cached_property` of Python 3.11 holds one lock for all instances of a class while it computes: one training
 whose folder answers slowly would hold up the readers of all others. Here two threads that ask at once compute it twice.
@@ -14,7 +14,8 @@ class lazy(Generic[Value]):  # noqa: N801 - it is used as a decorator, like prop
     """Decorates a method without arguments."""
 
     def __init__(self, compute: Callable[[Any], Value]) -> None:
-        self._compute, self.__doc__ = compute, compute.__doc__
+        self._compute = compute
+        self.__doc__ = compute.__doc__
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name

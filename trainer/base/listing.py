@@ -1,7 +1,7 @@
 """Listings: the names in a folder, or an error. A folder that cannot be listed is not an empty one.
 
-`pathlib.Path.glob` answers "nothing" for a folder that is gone, is a file, may not be read, or lies on a tier that is
-away. Whatever decides by what is not there asks here.
+`pathlib.Path.glob` returns nothing for a folder that is gone, is a file, may not be read, or is on a tier that is away.
+Code whose decisions depend on the absence of a file uses these functions.
 """
 
 import logging
@@ -23,7 +23,7 @@ def names(folder: Path, suffix: str = "") -> list[str]:
 
 
 def names_if_there(folder: Path, suffix: str = "") -> list[str]:
-    """As `names`; none where the folder does not exist. Raises OSError for every other reason."""
+    """As `names`; empty if the folder does not exist. Raises OSError for every other error."""
     try:
         return names(folder, suffix)
     except FileNotFoundError:
@@ -31,9 +31,9 @@ def names_if_there(folder: Path, suffix: str = "") -> list[str]:
 
 
 def folders_if_there(folder: Path) -> list[str]:
-    """The names of the folders in a folder, sorted; none where it does not exist. Raises OSError otherwise.
+    """The names of the folders in a folder, sorted; empty if it does not exist. Raises OSError for other errors.
 
-    Whatever else stands there is a stray, which is logged once.
+    Any other file there is a stray, which is logged once.
     """
     return fitting(folder, names_if_there(folder), lambda name: is_folder(folder / name))
 
@@ -47,7 +47,7 @@ def files_if_there(folder: Path, suffix: str) -> list[str]:
 
 
 def fitting(folder: Path, names: Iterable[str], fits: Callable[[str], bool]) -> list[str]:
-    """The names of a folder that are what is expected there. A stray one is logged once, and the others go on."""
+    """The expected names of a folder. A stray name is logged once and skipped."""
     fitting_names = []
     for name in names:
         if fits(name):
@@ -59,12 +59,12 @@ def fitting(folder: Path, names: Iterable[str], fits: Callable[[str], bool]) -> 
 
 
 def is_folder(path: Path) -> bool:
-    """Unlike `Path.is_dir`, raises OSError where that cannot be read."""
+    """Unlike `Path.is_dir`, raises OSError if that cannot be read."""
     return stat.S_ISDIR(path.stat().st_mode)
 
 
 def is_file(path: Path) -> bool:
-    """Unlike `Path.is_file`, raises OSError where that cannot be read; a file that is gone meanwhile is none."""
+    """Unlike `Path.is_file`, raises OSError if that cannot be read; False for a file that is gone."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
@@ -72,10 +72,10 @@ def is_file(path: Path) -> bool:
 
 
 def is_absent(path: Path) -> bool:
-    """Whether a file is proven not to be there: its folder can be listed and has no plain file of this name.
+    """Whether a file is proven missing: its folder can be listed and has no plain file of this name.
 
-    A folder that is itself missing proves nothing, unless the folder above it can be listed and does not have it: the
-    tier may be away. Raises OSError where the folder cannot be listed.
+    A missing folder proves nothing, unless the folder above it can be listed and does not have it: the tier may be
+    away. Raises OSError if the folder cannot be listed.
     """
     folder = path.parent
     try:

@@ -36,7 +36,7 @@ def at_once(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def within(folder: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock of `folder` like `exclusive`, but wait for its holder that long at most. Raises LockHeld after."""
+    """Hold the lock of `folder` like `exclusive`, but wait for its holder for a limited time; then raises LockHeld."""
     descriptor = _take_within(folder, seconds)
     try:
         yield

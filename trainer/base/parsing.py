@@ -1,11 +1,11 @@
-"""Parsing: JSON that somebody else wrote becomes a value, or one kind of error.
+"""Parsing: foreign JSON becomes a value, or one kind of error.
 
-Python's own parser answers bytes that are no JSON with four kinds of error; of these, a text of opening brackets ends
-the reader with a RecursionError, which is no ValueError. Here all of them are one, so that whoever refuses damaged
-bytes refuses these too. `tests/test_parsing.py` makes sure that nothing that reads calls Python's parser itself.
+Python's own parser raises four kinds of errors for bytes that are no JSON; for a text of opening brackets it raises
+RecursionError, which is no ValueError. Here all of them are one, so code that handles damaged bytes handles all.
+`tests/test_parsing.py` makes sure that no reader calls Python's parser itself.
 
-How deep Python's own parser goes depends on how deep its caller stands, and what it has read may be too deep for
-whoever shows or compares it. So the depth has a bound of its own.
+The depth that Python's parser reaches depends on the depth of its caller, and a deep value may be too deep for code
+that shows or compares it. So the depth has its own bound.
 """
 
 import json
@@ -16,7 +16,7 @@ DEEPEST = 200
 
 
 def value(data: str | bytes | bytearray) -> Any:
-    """The JSON value in a text, or in UTF-8. Raises json.JSONDecodeError, a ValueError, for all that is none."""
+    """The JSON value in a text, or in UTF-8. Raises json.JSONDecodeError, a ValueError, if it is no JSON."""
     try:
         document = json.loads(data)
         if not _is_deeper(data, document):
@@ -35,7 +35,7 @@ def value(data: str | bytes | bytearray) -> Any:
 
 
 def _is_deeper(data: str | bytes | bytearray, document: Any) -> bool:
-    """Whether a value has more than `DEEPEST` sections within one another; most texts have not so many in all."""
+    """Whether a value has more than `DEEPEST` nested sections; most texts do not have that many in all."""
     many = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
     if many <= DEEPEST:
         return False

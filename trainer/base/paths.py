@@ -1,11 +1,11 @@
-"""Paths: where shards, manifests and checkpoints lie on every tier, and what else lies on a node's NVMe.
+"""Paths: the places of shards, manifests and checkpoints on every tier, and of the other files on a node's NVMe.
 
-Nothing else spells these names; those of the records of a training are in `slipway.trainer.record.files`.
+Only this module has these names; `slipway.trainer.record.files` has those of a training's records.
 
     shards/<blake3>.shard                   on every tier that has snapshots, as are the manifests
     snapshots/<sha256>.json
     checkpoints/<training>/<step>.<token>/  on every tier that has checkpoints
-    compiled/<training>/                    on the NVMe alone: what the compiler keeps for a training's restarts
+    compiled/<training>/                    on the NVMe alone: the compiler's cache for a training's restarts
     partial/<name>                          on the NVMe alone: copies that are not complete
     verified/<boot>.journal                 the shards that were found whole in one boot of the machine
     staged/<sha256>.json                    the markers of staged snapshots
@@ -22,24 +22,30 @@ from pathlib import Path
 import slipway
 from slipway.trainer.base.digest import checked
 
-SHARDS, SNAPSHOTS, CHECKPOINTS = "shards", "snapshots", "checkpoints"
-PARTIAL, VERIFIED, STAGED, LEASES, SHARD_LEASES = "partial", "verified", "staged", "leases", "held"
+SHARDS = "shards"
+SNAPSHOTS = "snapshots"
+CHECKPOINTS = "checkpoints"
+PARTIAL = "partial"
+VERIFIED = "verified"
+STAGED = "staged"
+LEASES = "leases"
+SHARD_LEASES = "held"
 COMPILED = "compiled"
 SUFFIXES = {SHARDS: ".shard", SNAPSHOTS: ".json", STAGED: ".json", LEASES: ""}
-"""What follows the digest in the names of the files of each folder."""
+"""The suffix after the digest in the file names of each folder."""
 PUBLISHED = re.compile(r"shards/[0-9a-f]{64}\.shard|snapshots/[0-9a-f]{64}\.json")
-"""The names of what a tier gives away to others."""
+"""The names of the files that a tier gives to others."""
 CHECKPOINT_FILE = re.compile(
     r"checkpoints/\w[\w.-]*/(\d{9}\.\d{6}\.\d{4}|\.\d{9}\.\d{6}\.\d{4}\.partial)/\w[\w.-]*", re.A
 )
-"""The names of a checkpoint's files, which a node gives to the others, also while the checkpoint is being saved."""
+"""The names of a checkpoint's files, which a node gives to the others, even while the checkpoint is being saved."""
 CODE = Path(slipway.__file__).parents[1].resolve()
 
 
 def named(folder: str, name: str) -> str:
     """The file of a digest in one of the folders of `SUFFIXES`, relative to its tier.
 
-    Raises ValueError for a name that is no digest: no name leads out of its folder.
+    Raises ValueError for a name that is no digest, so no name leads out of its folder.
     """
     return f"{folder}/{checked(name)}{SUFFIXES[folder]}"
 
@@ -68,12 +74,12 @@ def compiled(training: str) -> str:
 
 
 def lease(nvme: Path, sha256: str) -> Path:
-    """The file whose lock is a lease of a snapshot. Raises ValueError for what is no digest, as `marker` does."""
+    """The file whose lock is a lease of a snapshot. Raises ValueError if it is no digest, as `marker`."""
     return nvme / named(LEASES, sha256)
 
 
 def marker(nvme: Path, sha256: str) -> Path:
-    """The file that says when a snapshot, or a part of it, was staged."""
+    """The file with the time at which a snapshot, or a part of it, was staged."""
     return nvme / named(STAGED, sha256)
 
 

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 SECONDS = 30.0
 """How long a server may be away before a request to it fails."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 3.0
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 3.0
 
 Value = TypeVar("Value")
 
@@ -18,7 +19,8 @@ def patiently(ask: Callable[[], Value], passing: type[Exception], seconds: float
     Each pause is twice the one before, and a random share of up to a half shorter, so that many nodes do not call
     again all at once.
     """
-    deadline, pause = time.monotonic() + (SECONDS if seconds is None else seconds), FIRST_PAUSE
+    deadline = time.monotonic() + (SECONDS if seconds is None else seconds)
+    pause = FIRST_PAUSE
     while True:
         try:
             return ask()

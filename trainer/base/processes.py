@@ -3,8 +3,8 @@
 torchrun puts every rank into a session of its own, so neither a session nor a process group holds the
 processes of a node together. Parentage does, as long as a subreaper stands above every orphan. Linux only.
 
-`ExitCode` has the exit codes of a rank; `json_of` starts a child that measures what this process need not import for
-it.
+`ExitCode` has the exit codes of a rank; `json_of` starts a child that measures something with imports that this
+process does not need.
 """
 
 import contextlib
@@ -60,8 +60,8 @@ def adopt_orphans() -> None:
 def kill_descendants() -> list[int]:
     """Kill and reap every process below the caller until none is left; returns the pids left after `KILL_SECONDS`.
 
-    The caller must be a subreaper, or an orphan escapes between two looks. All children are reaped: no
-    `subprocess.Popen` has a status afterwards.
+    The caller must be a subreaper, or an orphan escapes between two rounds. All children are reaped, so afterwards no
+    `subprocess.Popen` has a status.
     """
     deadline = time.monotonic() + KILL_SECONDS
     while below := descendants(os.getpid()):
@@ -119,7 +119,7 @@ def running(*arguments: str) -> list[int]:
 
 
 def holding(file: Path) -> list[int]:
-    """The pids of the processes that have the file open, of those that this user may look into."""
+    """The pids of the processes that have the file open, as far as this user may inspect them."""
     path = str(file.resolve())
     return [pid for pid in _pids() if path in _open_files(pid)]
 
@@ -131,14 +131,14 @@ def command_line(pid: int) -> str:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all below it, also those that are stopped."""
+    """Kill a process and its descendants, including stopped ones."""
     for process_id in [pid, *descendants(pid)]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process_id, signal.SIGKILL)
 
 
 def activity(pid: int) -> tuple[int, int]:
-    """What a process and all below it have done so far: ticks of the processor, and bytes read and written."""
+    """The work of a process and its descendants so far: ticks of the processor, and bytes read and written."""
     ticks = io_bytes = 0
     for process_id in [pid, *descendants(pid)]:
         fields = _read(process_id, "stat").rpartition(b")")[2].split()
@@ -149,8 +149,8 @@ def activity(pid: int) -> tuple[int, int]:
 
 
 def parent_of(pid: int) -> int | None:
-    """The pid of the parent; None when there is no process `pid`."""
-    # pid (name) state ppid ...: the name may hold blanks and brackets of its own.
+    """The pid of the parent; None if there is no process `pid`."""
+    # pid (name) state ppid ...: the name may contain blanks and brackets.
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     return int(fields[1]) if fields else None
 
@@ -172,7 +172,7 @@ def start_of(pid: int) -> float | None:
 
 
 def begun_ticks(pid: int) -> int:
-    """When a process began, in ticks since the boot; with its pid it names the process. 0 when there is none."""
+    """The begin of a process, in ticks since the boot, which identifies it with its pid; 0 if there is none."""
     fields = _read(pid, "stat").rpartition(b")")[2].split()
     return int(fields[19]) if fields else 0
 
@@ -180,7 +180,7 @@ def begun_ticks(pid: int) -> int:
 def json_of(command: list[str], seconds: float) -> dict[str, Any]:
     """The document that a command prints, whatever its exit code; the command dies with this process.
 
-    Raises ValueError where it prints none, or has not ended after so many seconds.
+    Raises ValueError if it prints none, or does not end in time.
     """
     bind = functools.partial(die_with_parent, parent=os.getpid())
     try:
@@ -201,7 +201,7 @@ def json_of(command: list[str], seconds: float) -> dict[str, Any]:
 
 class ExitCode(enum.IntEnum):
     DONE = 0
-    """The training is done, or was stopped as asked."""
+    """The training is done, or has stopped on request."""
     FAILED = 1
     """The training diverged, found no memory, could not write to a disk, or its node lacked something."""
     UNUSABLE = 2
@@ -231,7 +231,7 @@ def _read(pid: int, name: str) -> bytes:
 
 
 def _open_files(pid: int) -> set[str]:
-    """The names of what a process has open; none when it is gone or belongs to another user."""
+    """The names of a process's open files; empty if it is gone or belongs to another user."""
     paths = set()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         for link in Path("/proc", str(pid), "fd").iterdir():

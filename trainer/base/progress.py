@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """How far a copy is: what is in place, the total, and the rate."""
+    """The progress of a copy: the bytes in place, the total, and the rate."""
 
     bytes: int
     total_bytes: int
@@ -55,18 +55,19 @@ class Stopped(Exception):
 
 @dataclass
 class Meter:
-    """Counts what the threads of one copy do; each thread calls it between two chunks, so that it can stop them too."""
+    """Counts the bytes of one copy's threads; each calls it between two chunks, so it can also stop them."""
 
     total_bytes: int
     total_files: int
     bytes: int = 0
-    """In place, including those that were there before."""
+    """In place, including bytes from before."""
     files: int = 0
     stopped: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._began, self._found_bytes = time.monotonic(), self.bytes
+        self._began = time.monotonic()
+        self._found_bytes = self.bytes
 
     def add(self, count: int, files: int = 0) -> None:
         """Count bytes (negative for discarded ones) and files. Raises Stopped once `stopped` is set."""
@@ -86,7 +87,8 @@ class ByteCount:
     """The bytes that the threads of this process have read, copied or hashed; it only grows."""
 
     def __init__(self) -> None:
-        self._lock, self._bytes = threading.Lock(), 0
+        self._lock = threading.Lock()
+        self._bytes = 0
 
     def add(self, count: int) -> None:
         with self._lock:
@@ -97,4 +99,4 @@ class ByteCount:
 
 
 BYTE_COUNT = ByteCount()
-"""By it a rank that copies or verifies for hours shows that it goes on; one block counts as it is done."""
+"""Bytes copied or verified by this process, block by block: the progress of a rank that copies for hours."""

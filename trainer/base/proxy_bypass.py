@@ -1,7 +1,7 @@
-"""Proxy bypass: requests to Slipway's own addresses go there directly, whatever proxy the environment names.
+"""Proxy bypass: requests to Slipway's own addresses go there directly, even if the environment names a proxy.
 
-A proxy of a company knows nothing of this machine's ports, nor of a cluster's Services, and others read what is sent to
-it: a token, a prompt. Our own clients open such addresses with `opener`. Libraries (MLflow's client, botocore,
+A company's proxy does not know this machine's ports or a cluster's Services, and others can read its requests: a token,
+a prompt. Our own clients open such addresses with `opener`. Libraries (MLflow's client, botocore,
 GraphQL's and Kubernetes' clients, gRPC) read `no_proxy`: `bypass` adds these addresses to it.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import MutableMapping
 from urllib.parse import urlsplit
 
 NAMES = ("localhost", "127.0.0.1", "127.0.0.0/8", "::1", "[::1]", ".svc", ".cluster.local")
-"""In `no_proxy`, what is own everywhere: libraries differ in which of these forms they understand."""
+"""The addresses in `no_proxy` that are always our own: libraries understand different forms of them."""
 URLS = (
     "MLFLOW_TRACKING_URI",
     "MLFLOW_REGISTRY_URI",
@@ -36,19 +36,19 @@ def is_own(host: str) -> bool:
 
 
 def opener(url: str, *handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
-    """What opens this address: without any proxy where it is an own one. Raises ValueError for what is no address."""
+    """The opener for this address, without a proxy if it is our own. Raises ValueError if it is no address."""
     return direct(*handlers) if is_own(urlsplit(url).hostname or "") else urllib.request.build_opener(*handlers)
 
 
 def direct(*handlers: urllib.request.BaseHandler) -> urllib.request.OpenerDirector:
-    """What opens every address without a proxy: for what is an own one by whatever name, such as another node."""
+    """An opener without a proxy for every address: for our own ones under any name, such as another node's."""
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), *handlers)
 
 
 def bypass(environ: MutableMapping[str, str] = os.environ, *urls: str) -> None:
-    """Have libraries of this process, and of those that it starts, ask own addresses directly.
+    """Make libraries of this process and its children send requests for our own addresses directly.
 
-    `urls` are addresses that one of them is about to ask. Without a proxy in the environment nothing changes.
+    `urls`: addresses that one of them will request. Without a proxy in the environment, it changes nothing.
     """
     if not any(value and name.lower().endswith("_proxy") for name, value in environ.items() if not _excludes(name)):
         return

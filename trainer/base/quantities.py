@@ -4,7 +4,7 @@ BYTE_UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as people say them: 40 s, 12 min, 3 h 20 min, 5 days."""
+    """Seconds for people: 40 s, 12 min, 3 h 20 min, 5 days."""
     if seconds is None:
         return "-"
     if seconds < 100:
@@ -27,5 +27,5 @@ def bytes_in_words(count: float) -> str:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """A number with its noun, whose plural has an s unless `plural` says otherwise."""
+    """A number with its noun; the plural has an s unless `plural` is given."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

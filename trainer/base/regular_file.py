@@ -1,7 +1,7 @@
-"""Regular files: whole files are read here, and nothing else is ever opened for reading.
+"""Regular files: reads whole regular files, and refuses to open anything else.
 
-A pipe opens when somebody opens its other end, a device has no end: in the place of a record, either holds up whoever
-reads it for ever.
+A pipe opens only when a process opens its other end, and a device has no end: in place of a record, either would block
+a reader for ever.
 """
 
 import errno

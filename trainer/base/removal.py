@@ -1,7 +1,7 @@
 """Removal of files and folders below a root, through no symbolic link.
 
-A link in the way to what is to be removed, or in its place, is an error that names it: what it points to is somebody
-else's. A link inside a folder that is removed goes itself; what it points to stays.
+A link on the path to the file, or in its place, is an error that names it, because its target belongs to another owner.
+A link inside a removed folder is removed; its target stays.
 """
 
 import contextlib

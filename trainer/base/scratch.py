@@ -1,8 +1,8 @@
-"""Scratch: a folder for a while that does not stay when its process is killed.
+"""Scratch: temporary folders that are removed even if their process is killed.
 
-Who is killed removes nothing. So a process holds the lock of its scratch folder, which its kernel releases however it
-ends, and whoever makes a folder of the same name removes those that nobody holds. For file systems of one machine: on a
-network file system, the lock of a process of another machine may not be seen.
+A killed process removes nothing. So a process holds the lock of its scratch folder, which the kernel releases at its
+end in any case, and the next process that makes a folder of the same name removes unlocked ones. Use it on file systems
+of one machine only: on a network file system, the lock of another machine's process may be invisible.
 """
 
 import contextlib
@@ -34,9 +34,10 @@ def folder(name: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def abandoned(name: str, parent: Path | None) -> Iterator[Path]:
-    """Such folders of this user that no process holds; each is held until the next one is asked for."""
+    """Such folders of this user that no process has locked; each stays locked until the next one is requested."""
     for path in sorted(_above(parent).glob(f"{glob.escape(name)}.*")):
-        if (descriptor := _lock_at_once(path)) is not None:
+        descriptor = _lock_at_once(path)
+        if descriptor is not None:
             try:
                 yield path
             finally:
@@ -48,7 +49,7 @@ def _above(parent: Path | None) -> Path:
 
 
 def _create(name: str, above: Path) -> tuple[Path, int]:
-    """A new folder and the descriptor by which its lock is held."""
+    """A new folder, and the descriptor that holds its lock."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=above))
         with contextlib.suppress(FileNotFoundError):
@@ -60,7 +61,7 @@ def _create(name: str, above: Path) -> tuple[Path, int]:
 
 
 def _lock_at_once(path: Path) -> int | None:
-    """The descriptor by which the lock of a folder is held; None where another holds it, or it is nobody's to take."""
+    """The descriptor that holds the lock of a folder; None if another process holds it, or it cannot be locked."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -1,7 +1,7 @@
-"""Secrets: private keys, tokens of known issuers, webhooks, passwords, and random strings with a name that is usual for
-a secret, as spans of a text.
+"""Secrets as spans of a text: private keys, tokens of known issuers, webhooks, passwords, and random strings with a
+name that is usual for a secret.
 
-The few places where one may begin are found at low cost in the whole text, and only these are tested: a library that
+A cheap search of the whole text finds the few places at which one may begin, and only these are tested: a library that
 tries each pattern on each line takes 30 times as long (detect-secrets in benchmarks/quality.py).
 """
 
@@ -116,7 +116,8 @@ def find(text: str) -> Iterator[Span]:
     codes = codes_of(text)
     starts, ends = _long_tokens(classes_of(codes))
     for begin in _known_starts(codes, starts, ends):
-        if match := _KNOWN.match(text, begin):
+        match = _KNOWN.match(text, begin)
+        if match:
             yield match.span()
     for start in _unknown_starts(codes, starts):
         if text.startswith("eyJ", start) and (match := _JWT.match(text, start)):
@@ -167,7 +168,8 @@ def _anchored(text: str) -> Iterator[Span]:
             at = text.find(anchor, at + 1)
     at = text.find(":AA")
     while at >= 0:
-        number, rest = _TELEGRAM[0].search(text[max(at - 11, 0) : at]), _TELEGRAM[1].match(text, at)
+        number = _TELEGRAM[0].search(text[max(at - 11, 0) : at])
+        rest = _TELEGRAM[1].match(text, at)
         if number and rest:
             yield at - len(number[0]), rest.end()
         at = text.find(":AA", at + 1)

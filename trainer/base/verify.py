@@ -1,7 +1,8 @@
-"""Verification: content is read in blocks, counted and hashed, and compared with the size and hash it should have.
+"""Verification: content is read in blocks, counted and hashed, and compared with the expected size and hash.
 
-Whatever Slipway copies, keeps or reads back passes through here: shards, checkpoints, uploads, copies between tiers,
-kept code. Nothing is mapped into memory, where a bad sector would end the process instead of raising an error.
+All content that Slipway copies, stores or reads back passes through here: shards, checkpoints, uploads, copies between
+tiers, stored code. Files are not mapped into memory, because a bad sector would end the process instead of raising an
+error.
 """
 
 import errno
@@ -28,11 +29,11 @@ Block = TypeVar("Block", bound=bytes | bytearray | memoryview)
 
 
 class Mismatch(ValueError):
-    """Content is not what it should be; the message says where, what was found and what is expected."""
+    """Content differs from the expected one; the message has the place, what was found and what is expected."""
 
 
 class Content(Protocol):
-    """What a file should hold: a manifest's entry for it."""
+    """The expected content of a file: a manifest's entry."""
 
     @property
     def bytes(self) -> int: ...
@@ -44,7 +45,7 @@ class Content(Protocol):
 
 @dataclass(frozen=True)
 class Measured:
-    """What a file holds."""
+    """The measured content of a file."""
 
     bytes: int
     blake3: str
@@ -55,7 +56,8 @@ class RunningDigest:
     """Counts and hashes content block by block."""
 
     def __init__(self, threads: int = 1) -> None:
-        self._hasher, self.bytes = blake3(max_threads=threads), 0
+        self._hasher = blake3(max_threads=threads)
+        self.bytes = 0
 
     def add(self, block: bytes | bytearray | memoryview) -> None:
         self._hasher.update(block)
@@ -63,7 +65,7 @@ class RunningDigest:
         progress.BYTE_COUNT.add(len(block))
 
     def passing(self, blocks: Iterable[Block]) -> Iterator[Block]:
-        """The blocks as they come, each added before it is given."""
+        """The blocks, each of which is added before it is yielded."""
         for block in blocks:
             self.add(block)
             yield block
@@ -78,7 +80,7 @@ class RunningDigest:
 
 
 def matches(actual: Content, expected: Content) -> bool:
-    """Whether size and hash are the expected ones; the hash is not asked for where the size differs."""
+    """Whether size and hash are the expected ones; the hash is not computed if the size differs."""
     return actual.bytes == expected.bytes and actual.blake3 == expected.blake3
 
 
@@ -101,9 +103,9 @@ def check_sha256(data: bytes, expected: str, where: object) -> None:
 
 
 def passing(blocks: Iterable[bytes], expected: Content, where: object) -> Iterator[bytes]:
-    """The blocks as they come; raises Mismatch at their end, or once they are too many, unless they are as expected.
+    """The blocks; raises Mismatch at their end, or when they are too many, unless they are as expected.
 
-    So the last byte is given before the verdict: what was made of the blocks counts only when this has ended.
+    The last byte is yielded before the verdict: a result from the blocks counts only when the iterator has ended.
     """
     tally = RunningDigest()
     for block in tally.passing(blocks):
@@ -155,7 +157,7 @@ def measure(path: Path) -> Measured:
 
 
 def persistently(attempt: Callable[[], Value]) -> Value:
-    """What `attempt` returns, tried again for `SECONDS` while it fails in a way that may pass. Raises OSError."""
+    """The result of `attempt`, which is repeated for `SECONDS` after errors that may pass. Raises OSError."""
 
     def once() -> Value:
         try:
@@ -173,7 +175,8 @@ class _Passing(OSError):
 
 
 def _measure(path: Path) -> Measured:
-    tally, buffer = RunningDigest(blake3.AUTO), bytearray(BLOCK)
+    tally = RunningDigest(blake3.AUTO)
+    buffer = bytearray(BLOCK)
     view = memoryview(buffer)
     with open(path, "rb", buffering=0) as opened:
         while got := os.readv(opened.fileno(), [view]):
@@ -182,6 +185,6 @@ def _measure(path: Path) -> Measured:
 
 
 def _forget(path: Path) -> None:
-    """Drop what memory holds of the file."""
+    """Drop the file's pages from the page cache."""
     with open(path, "rb", buffering=0) as opened:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,6 +1,6 @@
-"""Branching: a training that continues another one's checkpoint reads it here, verified, on any tier where it lies.
+"""Branching: how a training that continues its parent's checkpoint reads it, verified, from any tier.
 
-Nothing of the parent is changed: a copy that is damaged is not set aside, as only the parent's own token may do that.
+The parent does not change: a damaged copy is not set aside, because only the parent's own token may do that.
 """
 
 from collections.abc import Callable
@@ -29,10 +29,10 @@ def parents(
     nodes: NodeReading | None = None,
     on_away: Callable[[str], None] = lambda _: None,
 ) -> tuple[Commit, Contents]:
-    """The checkpoint that the configuration's section `branch` names, every byte verified. All ranks call it at once.
+    """The checkpoint of the configuration's section `branch`, with every byte verified.
 
-    Raises ValueError, on all ranks, for one that is not the parent's, LackingTier for one that is damaged wherever it
-    lies, and OSError while it cannot be read.
+    All ranks call it at the same time. Raises ValueError, on all ranks, if the checkpoint is not the parent's,
+    LackingTier if all its copies are damaged, and OSError if it cannot be read now.
     """
     branch = config.branch
     assert branch is not None
@@ -47,7 +47,7 @@ def parents(
 
 
 def _commit(store: Path, branch: Branch, world: World) -> Commit:
-    """The parent's commit, as rank 0 reads its record."""
+    """The parent's commit; rank 0 reads its record."""
     commit: Commit | str = ""
     fault = ""
     if world.is_rank_zero:

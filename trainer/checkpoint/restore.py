@@ -1,7 +1,7 @@
 """Restore: find the newest commit that verifies, and load it. Damaged copies are set aside with the reason.
 
-A copy is damaged when its bytes were read and are others than were committed, or are proven not to be there. One that
-cannot be read is neither good nor damaged: its tier is away (`slipway.trainer.checkpoint.tiers.waiting`).
+A copy is damaged if its bytes were read and differ from the commit, or are proven to be absent. A copy that cannot be
+read is neither good nor damaged: its tier is away (`slipway.trainer.checkpoint.tiers.waiting`).
 """
 
 from collections.abc import Callable, Iterable
@@ -36,14 +36,14 @@ def every_file(checkpoint: Contents) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class NodeReading:
-    """How a commit is read that several nodes have together, and what is said about it."""
+    """How a commit that is spread over several nodes is read, and the callbacks about it."""
 
     needed: Needed = every_file
     """The files that this rank needs."""
     on_fault: Callable[[fence.Commit, SourceFault], None] = lambda *_: None
-    """Called on rank 0 with each source that gave other bytes, or stalled."""
+    """Called on rank 0 with each source that gave other bytes or stalled."""
     on_lost: Callable[[fence.Commit, str], None] = lambda *_: None
-    """Called on rank 0 with a commit that is passed over, as it is on no node that the training has now, and why."""
+    """Called on rank 0 with a commit that is passed over because the training does not have its nodes now, and why."""
 
 
 class _Tried(NamedTuple):
@@ -51,11 +51,11 @@ class _Tried(NamedTuple):
 
     checkpoint: Contents | None
     damaged: dict[str, str]
-    """By tier, what is wrong with the bytes there."""
+    """By tier, the damage of its copy."""
     away: dict[str, str]
-    """By tier, why it could not be read."""
+    """By tier, why its copy could not be read."""
     lost: dict[str, str]
-    """By tier, why it is out of reach for this start."""
+    """By tier, why its copy is out of reach for this start."""
 
 
 def newest_verified(
@@ -67,18 +67,19 @@ def newest_verified(
     on_away: Callable[[str], None],
     nodes: NodeReading | None = None,
 ) -> tuple[fence.Commit, Contents] | None:
-    """The newest valid commit of which every byte verifies in one of its places; None when there is none.
+    """The newest valid commit of which every byte verifies in one of its places; None if there is none.
 
-    All ranks call it at the same time, and each verifies its part of the files. A damaged copy is withdrawn; a commit
-    that is damaged in all its places is set aside, rank 0 calls `on_damaged` with it and the reason, and the commit
-    before it is tried. While a place cannot be read, every rank calls `on_away` with the reason, and it is tried again;
-    after `waiting.SECONDS` the commit before it is tried. `nodes` says what is read of a commit that several nodes have
-    together, and what is to be said about it; by default all is read.
+    All ranks call it at the same time, and each verifies its part of the files. A damaged copy is withdrawn. A commit
+    that is damaged in all its places is set aside; rank 0 calls `on_damaged` with it and the reason, and the search
+    continues with the commit before it. While a place cannot be read, every rank calls `on_away` with the reason and
+    tries again; after `waiting.SECONDS` the search continues with the commit before it. `nodes` is for commits that are
+    spread over several nodes; by default every file is read.
 
-    Raises TierAway, on all ranks, when no commit could be read and some place may hold one, OSError when the records
-    cannot be read, and fence.Superseded when `token` is not the newest claim's at the moment of setting aside.
+    Raises TierAway, on all ranks, if no commit could be read and some place may hold one; OSError if the records cannot
+    be read; and fence.Superseded if a copy is to be set aside and `token` is no longer the newest claim's.
     """
-    wait, nodes = Wait(), nodes or NodeReading()
+    wait = Wait()
+    nodes = nodes or NodeReading()
     for commit in reversed(_commits(store, world)):
         while True:
             tried = _try(commit, places_of, world, nodes)
@@ -90,9 +91,10 @@ def newest_verified(
                 if tried.lost and world.is_rank_zero:
                     nodes.on_lost(commit, "; ".join(tried.lost.values()))
                 break
-            reason = f"checkpoint {commit.name}: {'; '.join(f'{tier}: {why}' for tier, why in tried.away.items())}"
-            for tier, why in tried.away.items() if world.is_rank_zero else ():
-                replicas.note_fault(store, commit.name, tier, replicas.AWAY, why)
+            reason = f"checkpoint {commit.name}: {_by_tier(tried.away)}"
+            if world.is_rank_zero:
+                for tier, why in tried.away.items():
+                    replicas.note_fault(store, commit.name, tier, replicas.AWAY, why)
             on_away(reason)
             if not world.broadcast(wait.again(reason)):
                 break
@@ -107,17 +109,17 @@ def verified(
     on_away: Callable[[str], None],
     nodes: NodeReading | None = None,
 ) -> Contents:
-    """One commit, of which every byte verifies in one of its places; nothing is set aside. All ranks call it at once.
+    """A commit whose every byte verifies in one of its places; it sets nothing aside.
 
-    Raises ValueError, on all ranks, when it is nowhere whole, and TierAway when that cannot be read.
+    All ranks call it at the same time. Raises LackingTier, on all ranks, if no place has the whole commit, and TierAway
+    if a place cannot be read.
     """
     wait = Wait()
     while True:
         tried = _try(commit, places_of, world, nodes or NodeReading())
         if tried.checkpoint:
             return tried.checkpoint
-        there = {**tried.damaged, **tried.lost, **tried.away}
-        details = "; ".join(f"{tier}: {why}" for tier, why in there.items()) or "no tier holds it any more"
+        details = _by_tier({**tried.damaged, **tried.lost, **tried.away}) or "no tier holds it any more"
         reason = f"checkpoint {commit.name} cannot be loaded: {details}"
         if not tried.away:
             raise LackingTier(reason)
@@ -126,8 +128,12 @@ def verified(
             raise waiting.TierAway(f"{reason}. Nothing was changed; the training starts when the tier can be read")
 
 
+def _by_tier(reasons: dict[str, str]) -> str:
+    return "; ".join(f"{tier}: {why}" for tier, why in reasons.items())
+
+
 def _commits(store: Path, world: World) -> list[fence.Commit]:
-    """The valid commits, as rank 0 reads them. Raises OSError on all ranks."""
+    """The valid commits; rank 0 reads them. Raises OSError on all ranks."""
     commits: list[fence.Commit] | str = []
     if world.is_rank_zero:
         try:
@@ -141,15 +147,18 @@ def _commits(store: Path, world: World) -> list[fence.Commit]:
 
 
 def _try(commit: fence.Commit, places_of: PlacesOf, world: World, nodes: NodeReading) -> _Tried:
-    damaged, away, lost = dict[str, str](), dict[str, str](), dict[str, str]()
+    damaged = dict[str, str]()
+    away = dict[str, str]()
+    lost = dict[str, str]()
     for location in places_of(commit):
         outcome = Gathering(damage=location.damage, away=location.away, lost=location.lost)
         if location.copies:
             outcome = location.copies.gathered(nodes.needed, world)
         elif not (location.damage or location.away or location.lost):
             outcome = _verified(location.folder, commit.manifest, world)
-        for fault in outcome.faults if world.is_rank_zero else ():
-            nodes.on_fault(commit, fault)
+        if world.is_rank_zero:
+            for fault in outcome.faults:
+                nodes.on_fault(commit, fault)
         if outcome.contents:
             return _Tried(outcome.contents, damaged, {}, {})
         if outcome.damage:
@@ -172,11 +181,13 @@ def load(engine: state.Stateful, checkpoint: Contents, world: World) -> None:
 
 
 def _verified(folder: Path, manifest_sha256: str, world: World) -> Gathering:
-    """The checkpoint in `folder` when every rank has verified its part of the files; else what is wrong, or the fault.
+    """The checkpoint in `folder` if every rank has verified its part of the files; else its damage, or the fault.
 
-    What is wrong with the bytes comes first: one rank's proof counts though another rank cannot read.
+    Damage comes before faults: one rank's proof of it counts even if another rank cannot read.
     """
-    checkpoint, damage, fault = None, "", ""
+    checkpoint = None
+    damage = ""
+    fault = ""
     try:
         checkpoint = contents.open_unverified(folder, manifest_sha256)
         checkpoint.verify(checkpoint.files_to_verify(world.rank, world.size))
@@ -185,37 +196,40 @@ def _verified(folder: Path, manifest_sha256: str, world: World) -> Gathering:
     except OSError as error:
         fault = f"{folder}: {error.strerror or error}"
     gathered = world.all_gather((damage, fault))
-    damages, faults = [result[0] for result in gathered if result[0]], [result[1] for result in gathered if result[1]]
+    damages = [result[0] for result in gathered if result[0]]
+    faults = [result[1] for result in gathered if result[1]]
     if damages or faults:
         return Gathering(damage=damages[0] if damages else "", away=faults[0] if faults else "")
     return Gathering(contents=checkpoint)
 
 
 class RestoreWords:
-    """The words of one rank, in the ledger and on standard error."""
+    """One rank's messages about a restore, in the ledger and on standard error."""
 
     def __init__(self, record: Record, leads: bool, on_progress: Callable[[], None]) -> None:
-        """`on_progress` is called while the restore waits for a tier: to wait is no hang."""
-        self._record, self._leads, self._on_progress = record, leads, on_progress
+        """`on_progress` is called while the restore waits for a tier, because a wait is no hang."""
+        self._record = record
+        self._leads = leads
+        self._on_progress = on_progress
 
     def source_fault(self, commit: Commit, fault: SourceFault) -> None:
-        """A copy of a file could not be had; the next place is asked for it."""
+        """A source did not give its copy of a file; the next source is tried."""
         self._record("source_failed", **fault.fields(commit))
         _say(f"{fault.node}: {fault.reason}")
 
     def lost(self, commit: Commit, reason: str) -> None:
-        """No node gives this checkpoint whole now."""
+        """The present nodes do not have the whole checkpoint."""
         self._record("passed_over", commit=commit.name, reason=reason)
         _say(f"checkpoint {commit.name} is passed over: {reason}")
 
     def memory_fault(self, step: int, reason: str) -> None:
-        """What the memory of the nodes holds of this step does not verify."""
+        """The state of this step in the memory of the nodes does not verify."""
         self._record("memory_damaged", step=step, reason=reason)
         if self._leads:
             _say(f"step {step} in the memory of the nodes is passed over: {reason}")
 
     def damaged(self, commit: Commit, reason: str) -> None:
-        """This checkpoint is damaged, and counts no more."""
+        """A checkpoint is damaged and no longer counts."""
         self._record("set_aside", commit=commit.name, reason=reason)
 
     def away(self, reason: str) -> None:

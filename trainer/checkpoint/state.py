@@ -27,24 +27,24 @@ class Stateful(Protocol):
     def optimiser(self) -> torch.optim.Optimizer: ...
 
     def extra_state(self) -> Nested:
-        """Further state that the next step depends on; its tensors are the targets of a load, in their layout."""
+        """Further state on which the next step depends; a load writes into its tensors, in their layout."""
 
     def load_extra_state(self, state: Nested) -> None:
-        """Continue from an earlier `extra_state`; values that the checkpoint does not have are missing."""
+        """Continue from an earlier `extra_state`, without values that the checkpoint does not have."""
 
     def own_state(self) -> dict[str, Tensor]:
-        """Further tensors that the next step depends on and that differ on each rank, by name."""
+        """Further tensors, by name, on which the next step depends; each rank has its own."""
 
     def load_own_state(self, state: dict[str, Tensor]) -> None:
-        """Continue from an earlier `own_state`, maybe of another rank; called after all other state is loaded."""
+        """Continue from an earlier `own_state`, perhaps of another rank; called after all other state is loaded."""
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """The part of the state that one rank holds."""
+    """One rank's part of the state."""
 
     tensors: Mapping[str, Tensor]
-    """The tensors in use, by name: a plain tensor is equal on all ranks that have it, a DTensor is this rank's part."""
+    """By name: a plain tensor is equal on all ranks that have it; a DTensor holds this rank's part."""
     values: Mapping[str, Any]
     """All values that are not tensors, as JSON."""
     frozen: frozenset[str]
@@ -52,7 +52,7 @@ class TrainingState:
 
 
 def collect(engine: Stateful, rank: int) -> TrainingState:
-    """The present state; no tensor is copied."""
+    """The present state; it copies no tensor."""
     tensors: dict[str, Tensor] = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
     values: dict[str, Any] = {}
     for name, parameter in engine.model.named_parameters():
@@ -66,7 +66,7 @@ def collect(engine: Stateful, rank: int) -> TrainingState:
 
 @dataclass(frozen=True)
 class LoadTargets:
-    """The tensors that a checkpoint is read into, by name."""
+    """The tensors into which a checkpoint is read, by name."""
 
     model: Mapping[str, Tensor]
     moments: Mapping[str, Mapping[str, Tensor]]
@@ -77,7 +77,7 @@ class LoadTargets:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """All of them, by their names in the checkpoint."""
+        """All targets, by their names in the checkpoint."""
         moments = {
             f"optimiser/{name}/{key}": tensor
             for name, parameter_state in self.moments.items()
@@ -89,8 +89,8 @@ class LoadTargets:
 def load(engine: Stateful, contents: Contents, rank: int, size: int = 1) -> None:
     """Load a checkpoint into `engine`; their layouts may differ. Raises ValueError for a checkpoint of another model.
 
-    State that differs on each rank goes to the rank of the same number; where there are more ranks than before, the
-    further ranks take the state of one of the former ranks.
+    State that differs on each rank goes to the rank of the same number. If there are more ranks than before, each
+    further rank takes the state of one of the former ranks.
     """
     values = contents.progress().values
     targets = _targets(engine, contents, rank)
@@ -105,7 +105,7 @@ def load(engine: Stateful, contents: Contents, rank: int, size: int = 1) -> None
 
 
 def files_to_load(engine: Stateful, rank: int, size: int, contents: Contents) -> set[str]:
-    """The names of the files that `load` reads. Raises as it does."""
+    """The names of the files that `load` reads. Raises as `load`."""
     return contents.files_for(_targets(engine, contents, rank).tensors, rank / size)
 
 
@@ -124,7 +124,7 @@ def _targets(engine: Stateful, contents: Contents, rank: int) -> LoadTargets:
 
 
 def _own_targets(contents: Contents, rank: int) -> dict[str, Tensor]:
-    """Empty tensors for the state of `rank` that differs on each rank."""
+    """Empty tensors for the own state of `rank`."""
     names = contents.tensor_names("ranks/")
     ranks = len({name.split("/")[1] for name in names})
     own_names = [name for name in names if name.split("/")[1] == str(rank % ranks)]
@@ -137,7 +137,7 @@ def _optimiser_targets(
 ) -> dict[str, Tensor]:
     """Empty tensors for a parameter's optimiser state in the checkpoint.
 
-    One of the parameter's shape is laid out as the parameter; any other is whole, and in host memory where the
+    A tensor with the parameter's shape has the parameter's layout. Any other tensor is whole, and in host memory if the
     optimiser counts its steps there.
     """
     prefix = f"optimiser/{name}/"
@@ -153,7 +153,7 @@ def _optimiser_targets(
 
 
 def _counts_on_host(optimiser: torch.optim.Optimizer, parameter: Tensor) -> bool:
-    """PyTorch keeps a parameter's count of steps on the host unless the update is fused or capturable."""
+    """Whether a parameter's count of steps is on the host: so it is unless the update is fused or capturable."""
     group = next(group for group in optimiser.param_groups if any(p is parameter for p in group["params"]))
     return not (group.get("fused") or group.get("capturable"))
 

@@ -98,7 +98,8 @@ def value_of(sections: Mapping[str, Any], name: str) -> Any:
 
 def with_fields(sections: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """Sections of a configuration, as JSON has them, with these fields set. Raises Invalid with the dotted field."""
-    kinds, out = {**NUMBERS, **OPERATION}, dict(sections)
+    kinds = {**NUMBERS, **OPERATION}
+    out = dict(sections)
     for name in fields:
         section = name.split(".")[0]
         known = section in kinds and "." in name

@@ -97,7 +97,8 @@ class UnfitLayout(Invalid):
 
     def __init__(self, field: str, actual: object, expected: str) -> None:
         super().__init__(field, f"found {actual}, expected {expected}")
-        self.actual, self.expected = str(actual), expected
+        self.actual = str(actual)
+        self.expected = expected
 
 
 def check(settings: LayoutSettings, ranks: int, ranks_per_node: int) -> Mesh:
@@ -142,7 +143,8 @@ def in_flight(layout: Layout, stage: int, parts: int) -> int:
 
     stage: the rank's place in the pipeline; parts: the micro-batches of a step.
     """
-    ranks, stages_per_rank = layout.pipeline, layout.stages_per_rank
+    ranks = layout.pipeline
+    stages_per_rank = layout.stages_per_rank
     after = ranks - 1 - stage
     before = {"1f1b": after, "gpipe": parts, "interleaved": (stages_per_rank - 1) * ranks + 2 * after}[layout.schedule]
     return min(before + 1, stages_per_rank * parts)
@@ -167,7 +169,8 @@ def _mesh(layout: Layout, ranks: int, ranks_per_node: int) -> Mesh:
 
 def _check_tensor(settings: LayoutSettings, ranks_per_node: int) -> None:
     """Ranks that share matrices communicate twice a block: they must be of one node, and divide what they share."""
-    tensor, shape = settings.layout.tensor, settings.model
+    tensor = settings.layout.tensor
+    shape = settings.model
     if tensor == 1:
         return
     if ranks_per_node % tensor:
@@ -182,7 +185,9 @@ def _check_tensor(settings: LayoutSettings, ranks_per_node: int) -> None:
 
 def _check_context(settings: LayoutSettings) -> None:
     """Each of the ranks that share a sequence has two pieces of it."""
-    context, shape, length = settings.layout.context, settings.model, settings.batch.length
+    context = settings.layout.context
+    shape = settings.model
+    length = settings.batch.length
     if context == 1:
         return
     if not shape.shares_sequences:
@@ -195,7 +200,8 @@ def _check_context(settings: LayoutSettings) -> None:
 
 def _check_interleaving(layout: Layout) -> None:
     """Several stages of a rank, and the order that needs them, go together."""
-    stages_per_rank, interleaved = layout.stages_per_rank, layout.schedule == "interleaved"
+    stages_per_rank = layout.stages_per_rank
+    interleaved = layout.schedule == "interleaved"
     if interleaved and layout.pipeline == 1:
         raise UnfitLayout("layout.schedule", "interleaved", "1f1b, as layout.pipeline is 1")
     if interleaved and stages_per_rank == 1:
@@ -210,12 +216,10 @@ def _check_pipeline(settings: LayoutSettings, mesh: Mesh) -> None:
     _check_interleaving(settings.layout)
     if mesh.pipeline == 1:
         return
-    shape, batch, stages_per_rank, ranks = (
-        settings.model,
-        settings.batch,
-        settings.layout.stages_per_rank,
-        mesh.pipeline,
-    )
+    shape = settings.model
+    batch = settings.batch
+    stages_per_rank = settings.layout.stages_per_rank
+    ranks = mesh.pipeline
     if ranks * stages_per_rank > shape.stages:
         why = ", as the first and the last stage would share a tied embedding" if getattr(shape, "tied", False) else ""
         expected = f"{shape.stages} at most, the stages that a model of this kind ({shape.kind}) can be cut into{why}"
@@ -231,7 +235,8 @@ def _check_pipeline(settings: LayoutSettings, mesh: Mesh) -> None:
 
 
 def _check_activations(settings: LayoutSettings) -> None:
-    layout, shape = settings.layout, settings.model
+    layout = settings.layout
+    shape = settings.model
     if layout.activations != "keep" and not shape.recomputes:
         expected = f"keep, as a block of a model of kind {shape.kind} may not be run twice"
         raise UnfitLayout("layout.activations", layout.activations, expected)

@@ -11,7 +11,8 @@ from slipway.trainer.base.invalid import Invalid
 from slipway.trainer.base.units import GIB, MIB
 from slipway.trainer.config.hardware import CARDS, Card
 
-GB, TB = 10**9, 10**12
+GB = 10**9
+TB = 10**12
 FABRICS = {"h200-infiniband": "h200-32", "h100-8nic": "h100-8"}
 """The profile of the cluster by the value of a recipe's `hardware.profile`."""
 

@@ -1,8 +1,8 @@
-"""Examples alone: a split's documents (or samples) one by one, so that each has a loss of its own.
+"""Examples: a split's documents (or samples) one by one, so that each has its own loss.
 
-A document is read as its own sequence, from the end of a document on, which is what it follows in training: its first
-token is predicted too. One that is longer than a sequence is cut into windows, as a shard is. A model that reads
-windows of one length alone, or pictures, has each sample as an example.
+A document is read as its own sequence. The end token of a document precedes it, as in training, so its first token is
+predicted too. A document that is longer than a sequence is cut into windows, as a shard is. For a model that reads only
+windows of one length, or pictures, each sample is an example.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from slipway.trainer.data.sequences import OpenTokens, Tokens
 
 @dataclass(frozen=True)
 class Piece:
-    """So many windows of one document that are measured at once, or what is left of it."""
+    """Some windows of one document, which are measured together."""
 
     example: int
     shard: int
@@ -58,7 +58,8 @@ class LoneDocuments:
         shard = self._shards[piece.shard]
         before = sum(len(shard.offsets) - 1 for shard in self._shards[: piece.shard])
         index = piece.example - before
-        begin, end = int(shard.offsets[index]), int(shard.offsets[index + 1])
+        begin = int(shard.offsets[index])
+        end = int(shard.offsets[index + 1])
         return np.concatenate([np.array([self._end], self._dtype), shard.tokens[begin:end]])
 
     def _pieces(self, length: int, rows: int) -> Iterator[Piece]:
@@ -67,6 +68,7 @@ class LoneDocuments:
             for size in np.diff(shard.offsets.astype(np.int64)).tolist():
                 for first in range(0, size // length * length, rows * length):
                     yield Piece(example, index, first, min(rows, (size - first) // length), length)
-                if rest := size % length:
+                rest = size % length
+                if rest:
                     yield Piece(example, index, size - rest, 1, rest)
                 example += 1

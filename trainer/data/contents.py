@@ -8,9 +8,9 @@ from slipway.trainer.data.snapshots import Snapshot
 
 
 def data(snapshot: Snapshot, shape: Shape, length: int, seed: int = 0) -> Data:
-    """What a model of this shape is built for; `length` is the tokens of a sequence, 0 for pictures.
+    """The sizes of the data for a model of this shape; `length`: the tokens of a sequence, 0 for pictures.
 
-    Raises ValueError, with the configuration's field and what was found there, for a model that does not fit.
+    Raises ValueError, with the configuration's field, for a model that does not fit the snapshot.
     """
     if isinstance(snapshot, images.ImageSnapshot):
         description = Data(length=length, picture=snapshot.shape, classes=len(snapshot.classes), seed=seed)

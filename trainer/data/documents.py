@@ -28,7 +28,8 @@ class DocumentedSequences:
 
     def __init__(self, plain: Sequences) -> None:
         self._plain = plain
-        self.shards, self.sizes = plain.shards, plain.sizes
+        self.shards = plain.shards
+        self.sizes = plain.sizes
 
     def __len__(self) -> int:
         return len(self._plain)
@@ -44,7 +45,7 @@ class DocumentedSequences:
         return Documented(tokens, np.empty(tokens.shape, np.uint32))
 
     def read(self, numbers: npt.NDArray[np.uint64], out: Documented | None = None) -> Documented:
-        """The windows of these numbers, into `out` where it is given. Raises as `Sequences.read`."""
+        """The windows with these numbers, in `out` if it is given. Raises as `Sequences.read`."""
         windows = self.empty(len(numbers)) if out is None else out
         self._plain.read(numbers, windows.tokens)
         for row, (shard_index, start) in enumerate(self._plain.starts(numbers)):
@@ -58,18 +59,20 @@ class DocumentedSequences:
 
     def tail(self, shard_index: int) -> Documented:
         """The tokens of a shard that no window covers: [1, 2 .. length + 1] of both."""
-        tokens, start = self._plain.tail(shard_index), int(self.sizes[shard_index]) * self._plain.length
+        tokens = self._plain.tail(shard_index)
+        start = int(self.sizes[shard_index]) * self._plain.length
         return Documented(tokens, begins(self.opened[shard_index].offsets, start, tokens.shape[1])[None])
 
 
 def begins(offsets: npt.NDArray[Any], start: int, length: int) -> Begins:
-    """For each of the `length` tokens from `start` on, the place among them at which its document begins: [length].
+    """For each of the `length` tokens from `start` on, the index among them at which its document begins: [length].
 
-    offsets: where each document of the shard begins, in ascending order, unsigned.
+    offsets: the first token of each document of the shard, ascending, unsigned.
     """
     # With signed numbers beside unsigned ones, numpy would make a copy of all offsets as floating-point numbers.
     first, after = np.searchsorted(offsets, np.array([start, start + length], offsets.dtype))
     edges = np.zeros(after - first + 2, np.int64)
-    edges[1:-1], edges[-1] = offsets[first:after], start + length
+    edges[1:-1] = offsets[first:after]
+    edges[-1] = start + length
     edges[1:] -= start
     return np.repeat(edges[:-1].astype(np.uint32), np.diff(edges))

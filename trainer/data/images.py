@@ -24,7 +24,7 @@ Labels = npt.NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class ImageShard(shards.ShardFile):
-    """One shard of images as the manifest describes it."""
+    """One shard of images, as in the manifest."""
 
     images: int
 
@@ -100,7 +100,7 @@ def read_manifest(tier: Path, sha256: str) -> ImageSnapshot:
 
 
 def parse_manifest(data: bytes, sha256: str, where: str) -> ImageSnapshot:
-    """The snapshot that a manifest's bytes describe. Raises ValueError, beginning with `where`, as `read_manifest`."""
+    """The snapshot of a manifest's bytes. Raises ValueError, beginning with `where`, as `read_manifest`."""
     version, value = shards.manifest_value(data, sha256, where)
     if version != FORMAT:
         raise ValueError(f"{where}: format: found {version!r}, expected {FORMAT!r}")

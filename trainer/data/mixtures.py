@@ -1,7 +1,7 @@
 """Mixtures: several snapshots of texts as one, for a training that reads all of them.
 
-A mixture has no shards of its own. Its manifest names the shards of its sources one source after the other, so that
-whatever moves, keeps or reads a snapshot needs no further file. Weights are not in it: they are the training's.
+A mixture has no shards of its own. Its manifest lists the shards of its sources, source by source, so code that moves,
+stores or reads a snapshot needs no further file. It has no weights: these belong to the training.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ class MixtureSnapshot(TextSnapshot):
 
 
 def mixture(sources: Mapping[str, TextSnapshot | ImageSnapshot]) -> MixtureSnapshot:
-    """The mixture of these snapshots, by the names of their datasets, whatever order they come in.
+    """The mixture of these snapshots, sorted by the names of their datasets.
 
     Raises ValueError, with both names, for datasets with different tokenizers, and for one of images.
     """
@@ -79,14 +79,14 @@ def mixture(sources: Mapping[str, TextSnapshot | ImageSnapshot]) -> MixtureSnaps
 
 
 def sources_of(snapshot: TextSnapshot | ImageSnapshot) -> list[str]:
-    """The snapshots that a training on this one reads, by SHA-256: those of a mixture, or itself."""
+    """The snapshots that a training on this one reads, by SHA-256: the sources of a mixture, or itself."""
     if isinstance(snapshot, MixtureSnapshot):
         return [source.snapshot for source in snapshot.sources]
     return [snapshot.sha256]
 
 
 def parse_manifest(data: bytes, sha256: str, where: str) -> MixtureSnapshot:
-    """The mixture that a manifest's bytes describe. Raises ValueError, beginning with `where`, as for a snapshot."""
+    """The mixture of a manifest's bytes. Raises ValueError, beginning with `where`, as for a snapshot."""
     version, value = shards.manifest_value(data, sha256, where)
     if version != FORMAT:
         raise ValueError(f"{where}: format: found {version!r}, expected {FORMAT!r}")

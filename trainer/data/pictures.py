@@ -32,12 +32,14 @@ class Pictures:
         bring: Callable[[images.ImageShard], None] | None = None,
     ) -> None:
         """`bring` is called with a shard before it is opened. Raises ValueError when the split is empty."""
-        self.shape, self.classes = snapshot.shape, snapshot.classes
+        self.shape = snapshot.shape
+        self.classes = snapshot.classes
         self.shards = snapshot.splits[split].shards
         self.sizes = np.array([shard.images for shard in self.shards], np.int64)
         """How many images each shard has."""
         self._starts = SequenceStarts(self.sizes)
-        self._tier, self._bring = tier, bring
+        self._tier = tier
+        self._bring = bring
         self.opened = OpenShards(self._open)
         if len(self) == 0:
             raise ValueError(f"split {split} of {snapshot.dataset} has no image")
@@ -50,14 +52,15 @@ class Pictures:
         return Labelled(np.empty((count, *self.shape), np.uint8), np.empty(count, np.uint32))
 
     def read(self, numbers: npt.NDArray[np.uint64], out: Labelled | None = None) -> Labelled:
-        """The images of these numbers, into `out` where it is given.
+        """The images with these numbers, in `out` if it is given.
 
         Raises FileNotFoundError or ValueError for a shard whose file is missing or does not have the described size.
         """
         read = self.empty(len(numbers)) if out is None else out
         for row, (shard_index, number) in enumerate(self._starts.of(numbers)):
             pixels, labels = self.opened[shard_index]
-            read.pixels[row], read.labels[row] = pixels[number], labels[number]
+            read.pixels[row] = pixels[number]
+            read.labels[row] = labels[number]
         return read
 
     def _open(self, shard_index: int) -> Labelled:

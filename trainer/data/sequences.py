@@ -14,7 +14,7 @@ from slipway.trainer.data import shards
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 View = TypeVar("View")
-"""What a shard is once it is open: its tokens with their documents, or its images with their labels."""
+"""The content of an open shard: its tokens with their documents, or its images with their labels."""
 OPEN = 1024
 """Shards that stay mapped at once; the kernel allows a process some 65,000 mappings."""
 
@@ -42,11 +42,12 @@ class SequenceStarts:
 
 
 class OpenShards(Generic[View]):
-    """The opened shards of a split, by number: the last `OPEN` that were read, less those that were closed."""
+    """The open shards of a split, by number: the last `OPEN` that were read, without closed ones."""
 
     def __init__(self, open_shard: Callable[[int], View]) -> None:
         """`open_shard` is called for a shard that is not open; once more when its file was removed meanwhile."""
-        self._open_shard, self._open = open_shard, dict[int, View]()
+        self._open_shard = open_shard
+        self._open = dict[int, View]()
 
     def __getitem__(self, index: int) -> View:
         view = self._open.pop(index, None)
@@ -61,7 +62,7 @@ class OpenShards(Generic[View]):
         return view
 
     def close_others(self, indices: Collection[int]) -> None:
-        """Close all but these: a file that was removed takes room on the disk for as long as it is open."""
+        """Close all but these: a removed file takes space on the disk while it is open."""
         self._open = {index: view for index, view in self._open.items() if index in indices}
 
 
@@ -92,7 +93,8 @@ class Sequences:
         """How many windows each shard has."""
         self._shard_starts = SequenceStarts(self.sizes)
         self._count = int(self.sizes.sum())
-        self._tier, self._bring = tier, bring
+        self._tier = tier
+        self._bring = bring
         self.opened = OpenShards(self._open)
         if self._count == 0:
             raise ValueError(f"split {split} of {snapshot.dataset} has no sequence of {length} tokens")
@@ -106,12 +108,12 @@ class Sequences:
         return windows
 
     def read(self, numbers: npt.NDArray[np.uint64], out: Tokens | None = None) -> Tokens:
-        """The windows of these numbers, into `out` where it is given: [len(numbers), length + 1].
+        """The windows with these numbers, in `out` if it is given: [len(numbers), length + 1].
 
         Raises FileNotFoundError or ValueError for a shard whose file is missing or does not have the described size.
         """
         windows = self.empty(len(numbers)) if out is None else out
-        # A slice a row: gathering a whole batch at once is no faster, as rows are long and shards are many.
+        # A slice per row: gathering a whole batch at once is no faster, because rows are long and shards are many.
         for row, (shard_index, start) in enumerate(self.starts(numbers)):
             windows[row] = self.opened[shard_index].tokens[start : start + self.length + 1]
         return windows

@@ -1,12 +1,12 @@
 """The formats of token shards and dataset snapshots, read by the trainer and written by the dataset assets.
 
-What all snapshots have in common is here too: `slipway.trainer.data.images` has the other kind, and
+This module also has the common parts of all snapshots; `slipway.trainer.data.images` has the other kind, and
 `slipway.trainer.data.snapshots` reads the manifest of either kind.
 
-A shard is one file, named by its BLAKE3: the documents' tokens one after the other, little-endian, padded
-with zeros to a multiple of 8 bytes, then `documents + 1` unsigned 64-bit offsets, in tokens: where each document
-begins, and the number of tokens. It has no header: the manifest describes it. A snapshot's
-manifest is canonical JSON, named by its SHA-256; it names every shard and everything that made them.
+A shard is one file, named by its BLAKE3: the tokens of all documents, little-endian, padded with zeros to a multiple of
+8 bytes; then `documents + 1` unsigned 64-bit offsets, in tokens: the begin of each document, and the number of tokens.
+It has no header: the manifest describes it. A snapshot's manifest is canonical JSON, named by its SHA-256; it lists
+every shard, and all inputs of their production.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ class SnapshotManifest:
 
 @dataclass(frozen=True)
 class TokenShard(ShardFile):
-    """One shard of tokens as the manifest describes it."""
+    """One shard of tokens, as in the manifest."""
 
     tokens: int
     documents: int
@@ -100,7 +100,7 @@ class TokenizerRecord:
 
 @dataclass(frozen=True)
 class TextSnapshot(SnapshotManifest):
-    """An immutable dataset snapshot. Equal inputs give equal manifests, so there is no date in it."""
+    """An immutable dataset snapshot. Equal inputs give equal manifests, so it has no date."""
 
     FORMAT: ClassVar = FORMAT
 
@@ -122,8 +122,7 @@ def manifest_path(tier: Path, sha256: str) -> Path:
 
 
 def encode_shard(runs: Iterable[npt.NDArray[Any]], lengths: npt.NDArray[np.int64], dtype: str) -> bytes:
-    """The bytes of a shard that holds documents of these lengths; their tokens, one document after the other, are those
-    of the runs (1-d arrays)."""
+    """The bytes of a shard with documents of these lengths; the runs (1-d arrays) have their tokens in order."""
     ends = np.cumsum(lengths)
     body = int(ends[-1]) * DTYPES[dtype].itemsize if len(ends) else 0
     offsets = np.concatenate([[0], ends]).astype(OFFSETS)
@@ -161,8 +160,8 @@ def put_shard(tier: Path, data: bytes, scratch: Path | None) -> tuple[str, int]:
 
 
 def made_young(path: Path) -> bool:
-    """Whether there is such a file: then it is as young as a new one, so that the garbage collection, which goes by
-    age, leaves it to what refers to it now."""
+    """Whether there is such a file. If so, its time is set to now, so that the garbage collection, which goes by age,
+    does not remove it before the caller refers to it."""
     try:
         os.utime(path)
     except FileNotFoundError:
@@ -193,9 +192,9 @@ def stored_manifest(tier: Path, sha256: str) -> tuple[bytes, str, str]:
 
 
 def parse_manifest(data: bytes, sha256: str, where: str) -> TextSnapshot:
-    """The snapshot that a manifest's bytes describe. Raises ValueError, beginning with `where`, as `read_manifest`.
+    """The snapshot of a manifest's bytes. Raises ValueError, beginning with `where`, as `read_manifest`.
 
-    Digests become file names, so they are checked here: no manifest leads out of its tier.
+    Digests become file names, so they are checked here: no manifest can name a file outside its tier.
     """
     version, value = manifest_value(data, sha256, where)
     if version != FORMAT:
@@ -205,7 +204,7 @@ def parse_manifest(data: bytes, sha256: str, where: str) -> TextSnapshot:
 
 
 def text_fields(value: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a manifest of texts, typed. Raises what `describing` turns into an error of the manifest."""
+    """The fields of a manifest of texts, typed. `describing` turns its errors into errors of the manifest."""
     splits = {name: _split(split) for name, split in value["splits"].items()}
     digest.checked(value["tokenizer"]["sha256"])
     return {**value, "tokenizer": TokenizerRecord(**value["tokenizer"]), "splits": splits}
@@ -223,7 +222,7 @@ def manifest_value(data: bytes, sha256: str, where: str) -> tuple[object, dict[s
 
 @contextlib.contextmanager
 def describing(where: str, format: str) -> Iterator[None]:
-    """Names `where` in the error about a manifest that lacks what its format requires."""
+    """The context of decoding: names `where` in the error about a manifest with missing or wrong fields."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Snapshots of all kinds: manifests for code that moves, keeps or compares shards, whatever the shards hold."""
+"""Snapshots of all kinds: manifests for code that moves, stores or compares shards of any content."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def read(tier: Path, sha256: str) -> Snapshot:
 
 
 def parse(data: bytes, sha256: str, where: str) -> Snapshot:
-    """The snapshot that a manifest's bytes describe. Raises ValueError, beginning with `where`, as `read` does."""
+    """The snapshot of a manifest's bytes. Raises ValueError, beginning with `where`, as `read`."""
     version, _ = shards.manifest_value(data, sha256, where)
     if version == images.FORMAT:
         return images.parse_manifest(data, sha256, where)

@@ -29,11 +29,12 @@ def size(value: dict[str, Any]) -> int:
 
 
 def difference(own: bytes, other: bytes) -> str | None:
-    """The first difference of two tokenizers in the order of the ids, in words; None when there is none.
+    """A sentence about the first difference of two tokenizers, in the order of the ids; None if there is none.
 
-    Equal vocabularies and merges give equal ids, however the two files are written.
+    Equal vocabularies and merges give equal ids, even if the two files differ in form.
     """
-    own_document, other_document = parsing.value(own), parsing.value(other)
+    own_document = parsing.value(own)
+    other_document = parsing.value(other)
     tokens, others = ({id: token for token, id in ids(value).items()} for value in (own_document, other_document))
     for id in sorted({*tokens, *others}):
         if tokens.get(id) != others.get(id):

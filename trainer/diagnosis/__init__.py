@@ -1,1 +1,1 @@
-"""Diagnosis: what a node's processes were doing when steps were interrupted, kept as the evidence of an incident."""
+"""Diagnosis: the state of a node's processes at an interruption, saved as the evidence of an incident."""

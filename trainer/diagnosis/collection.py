@@ -1,7 +1,7 @@
-"""Collection: all that one node can say about an incident, in bounded time and size, everything as well as it goes.
+"""Collection: one node's evidence of an incident, in bounded time and size, as complete as possible.
 
-The ranks write their stacks first, before anything else takes time. The other sources are asked side by side, each in a
-thread of its own; what has not come when the time is over is lacking, and the manifest says so.
+The ranks write their stacks first. The other sources are read in parallel, each in its own thread; the manifest lists
+sources without an answer in time as missing.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ from slipway.trainer.record.claims import Token
 SECONDS = 4.0
 """While the ranks hang: nothing else is lost by it."""
 AFTER_FAILURE_SECONDS = 1.5
-"""After a rank has failed: tools that ask a GPU for its health take so long."""
+"""After a rank has failed: the time of tools that read a GPU's health."""
 AFTER_KILL_SECONDS = 0.3
-"""After a rank was killed: what takes longer than this would delay the next start."""
+"""After a rank was killed: a longer collection would delay the next start."""
 STACKS_SHARE = 0.5
-"""Of the time, ranks have so much to write their stacks."""
+"""The share of the time in which ranks write their stacks."""
 MOST_SECONDS = 10.0
 
 Source = Callable[[float], bytes | dict[str, bytes]]
-"""A file's bytes, or several files by name, in so many seconds at most. Raises NoEvidence, and OSError."""
+"""Returns a file's bytes, or several files by name, within the given seconds. Raises NoEvidence, and OSError."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,16 @@ class DiagnosedNode:
     """The training's folder."""
     name: str
     stacks: Path | None
-    """The folder of the ranks' stacks; None where none could be made."""
+    """The folder of the ranks' stacks; None if it could not be made."""
     disks: tuple[Path, ...] = ()
     log: Callable[[], bytes] = bytes
-    """The end of what the node's processes wrote."""
+    """The end of the output of the node's processes."""
 
 
 def collect(node: DiagnosedNode, id: str, why: str, seconds: float) -> bool:
-    """Collect and show what this node knows about an incident; False when it has done so before. Raises OSError."""
-    begun, seconds = time.monotonic(), min(seconds, MOST_SECONDS)
+    """Collect and publish this node's evidence of an incident; returns False if it already has. Raises OSError."""
+    begun = time.monotonic()
+    seconds = min(seconds, MOST_SECONDS)
     deadline = begun + seconds
     token = Token.parse(".".join(id.split(".")[:2]))
     files = stacks.opened(node.stacks, token.generation) if node.stacks else []
@@ -69,12 +70,14 @@ def collect(node: DiagnosedNode, id: str, why: str, seconds: float) -> bool:
 def _ranks(
     files: list[StackFile], before: Mapping[int, int]
 ) -> tuple[list[RankSeen], dict[str, bytes], dict[str, str]]:
-    """Each rank, the file of all stacks, and for which rank there is none."""
-    rank_states, texts, missing = list[RankSeen](), list[str](), dict[str, str]()
+    """Each rank, the file of all stacks, and the ranks without a stack."""
+    rank_states = list[RankSeen]()
+    texts = list[str]()
+    missing = dict[str, str]()
     for file in files:
         written = ""
         with contextlib.suppress(OSError):
-            # What a rank that is gone has written was of its crash.
+            # A rank that is gone has written its stacks when it crashed.
             written = stacks.text(file, before.get(file.rank, 0))
         rank = ranks.observed(file, bool(written), written)
         rank_states.append(rank)
@@ -96,17 +99,18 @@ def _why_no_stacks(file: StackFile, rank: RankSeen, before: Mapping[int, int]) -
 
 
 def _with_source(written: str) -> str:
-    """Stacks with the line of code under each call, where the file can be read."""
+    """Stacks with the line of code under each call, if its file can be read."""
     lines = []
     for line in written.splitlines():
         lines.append(line)
-        if (frame := stacks.frame(line)) and frame.source:
+        frame = stacks.frame(line)
+        if frame and frame.source:
             lines.append(f"    {frame.source}")
     return "\n".join(lines) + "\n"
 
 
 def _sources(node: DiagnosedNode, files: list[StackFile], token: Token) -> dict[str, Source]:
-    """What else is asked, by the name of the file that it becomes."""
+    """The other sources, by the names of their files."""
     sources: dict[str, Source] = {
         "figures.json": lambda _: figures.last(node.store, token),
         "log.txt": lambda _: node.log(),
@@ -126,10 +130,11 @@ HEALTH = "health: "
 
 
 class _Gathering:
-    """Sources that are asked side by side until a deadline."""
+    """Sources that are read in parallel until a deadline."""
 
     def __init__(self, sources: Mapping[str, Source], deadline: float) -> None:
-        self._deadline, self._lock = deadline, threading.Lock()
+        self._deadline = deadline
+        self._lock = threading.Lock()
         self._evidence: dict[str, bytes | dict[str, bytes]] = {}
         self._missing: dict[str, str] = {}
         self._threads = {
@@ -150,7 +155,7 @@ class _Gathering:
 
     def _ask(self, name: str, source: Source) -> None:
         try:
-            # A little before the deadline, so that a tool that is killed then still says so.
+            # A little before the deadline, so that the error of a killed tool still arrives.
             evidence = source(max(0.05, (self._deadline - time.monotonic()) * 0.8))
         except Exception as error:  # nothing here may keep the others from being shown
             with self._lock:
@@ -162,7 +167,8 @@ class _Gathering:
 
 def _files(evidence: Mapping[str, bytes | dict[str, bytes]]) -> dict[str, bytes]:
     """The parts of the node's health as one file, each other source as its own."""
-    files, parts = dict[str, bytes](), list[bytes]()
+    files = dict[str, bytes]()
+    parts = list[bytes]()
     for name, data in evidence.items():
         if isinstance(data, dict):
             files |= data

@@ -13,7 +13,7 @@ MOST_BYTES = 256 << 10
 
 
 class NoEvidence(Exception):
-    """Something could not be had; the message says why."""
+    """Some evidence is not available; the message has the reason."""
 
 
 def executable(name: str) -> str:
@@ -21,13 +21,14 @@ def executable(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     if os.access(beside, os.X_OK):
         return str(beside)
-    if path := shutil.which(name):
+    path = shutil.which(name)
+    if path:
         return path
     raise NoEvidence(f"{name} is not installed")
 
 
 def output(command: Sequence[str], seconds: float) -> bytes:
-    """What a command prints, its errors too. Raises NoEvidence when it fails, or takes longer; it is killed then."""
+    """The output of a command, with its errors. Raises NoEvidence if it fails, or is killed after the given seconds."""
     try:
         process = subprocess.Popen(
             command,

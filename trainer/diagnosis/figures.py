@@ -1,4 +1,4 @@
-"""Last figures: where every rank of the training said that it was, and the last events of the ledger."""
+"""Last figures: the last heartbeat of each rank of the training, and the last events of the ledger."""
 
 from pathlib import Path
 from typing import Any

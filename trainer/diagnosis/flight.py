@@ -16,14 +16,14 @@ from slipway.trainer.diagnosis import stacks
 from slipway.trainer.diagnosis.commands import NoEvidence
 
 EXCHANGES = 2000
-"""So many are kept of each rank."""
+"""The number of collectives that each rank records."""
 PREFIX = "flight-"
 MOST_BYTES = 1 << 20
 """Of one rank's dump."""
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that PyTorch reads; none in a rank that no node's process started."""
+    """The variables that PyTorch reads; empty in a rank that no node's process started."""
     folder = environment.get(stacks.VARIABLE)
     if not folder:
         return {}
@@ -39,11 +39,13 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def dumps(folder: Path, seconds: float) -> dict[str, bytes]:
-    """The dump of each rank of this node, by file name. Raises NoEvidence where no rank uses NCCL."""
-    pipes, begun = sorted(folder.glob(f"{PREFIX}*.pipe")), time.time()
+    """The dump of each rank of this node, by file name. Raises NoEvidence if no rank uses NCCL."""
+    pipes = sorted(folder.glob(f"{PREFIX}*.pipe"))
+    begun = time.time()
     for pipe in pipes:
         _ask(pipe)
-    deadline, paths = time.monotonic() + seconds, [pipe.with_suffix("") for pipe in pipes]
+    deadline = time.monotonic() + seconds
+    paths = [pipe.with_suffix("") for pipe in pipes]
     while time.monotonic() < deadline and not all(_is_new(path, begun) for path in paths):
         time.sleep(0.02)
     dump_files = [path for path in sorted(folder.glob(f"{PREFIX}*")) if path.suffix != ".pipe"]

@@ -1,13 +1,13 @@
-"""The folder of one node's evidence of an incident: what was found, and in the manifest what could not be had, and why.
+"""The folder of one node's evidence of an incident; its manifest also lists missing evidence with the reasons.
 
-incidents/<id>/<node>/manifest.json   when, how long it took, each rank, the files, and what is lacking
+incidents/<id>/<node>/manifest.json   the time, the duration, each rank, the files, and missing evidence
                       stacks.txt      the Python stacks of all threads of all ranks
-                      native.txt      their stacks in C, where py-spy is installed and allowed
-                      flight-<rank>   PyTorch's flight recorder, where NCCL is used
+                      native.txt      their stacks in C, if py-spy is installed and allowed
+                      flight-<rank>   PyTorch's flight recorder, if NCCL is used
                       figures.json    the last heartbeats of all ranks, the last events of the ledger
                       health.txt      GPUs, kernel log, disks, network, memory, load of the node
-                      kernel.txt      what the kernel logged of GPUs and of memory in the last minutes
-                      log.txt         the end of what the node's processes wrote
+                      kernel.txt      the kernel's messages about GPUs and memory in the last minutes
+                      log.txt         the end of the output of the node's processes
 """
 
 import contextlib
@@ -29,7 +29,7 @@ MOST_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class DiagnosisManifest:
-    """What one node found."""
+    """The findings of one node."""
 
     node: str
     at: float
@@ -41,9 +41,9 @@ class DiagnosisManifest:
     files: Mapping[str, int]
     """Bytes of each file."""
     lacking: Mapping[str, str] = field(default_factory=dict)
-    """What could not be had, and why."""
+    """The missing evidence, with the reasons."""
     kernel: tuple[str, ...] = ()
-    """What the node's kernel has logged in the last minutes: Xids, and processes killed for want of memory."""
+    """The kernel's messages of the last minutes: Xids, and processes killed because memory ran out."""
 
 
 def write(store: Path, id: str, manifest: DiagnosisManifest, texts: Mapping[str, bytes]) -> bool:
@@ -65,8 +65,9 @@ def write(store: Path, id: str, manifest: DiagnosisManifest, texts: Mapping[str,
 
 
 def bounded(texts: Mapping[str, bytes], most: int = MOST_BYTES) -> tuple[dict[str, bytes], dict[str, str]]:
-    """What fits, the smallest first, and why the rest does not."""
-    selection, omissions = dict[str, bytes](), dict[str, str]()
+    """The files that fit, the smallest first, and the reasons for the others."""
+    selection = dict[str, bytes]()
+    omissions = dict[str, str]()
     room = most
     for name in sorted(texts, key=lambda name: len(texts[name])):
         if len(texts[name]) <= room:
@@ -84,7 +85,7 @@ def nodes(store: Path, id: str) -> list[str]:
 
 
 def manifests(store: Path, id: str) -> list[DiagnosisManifest]:
-    """What the nodes found, by node; one that is damaged is left out. Raises OSError."""
+    """The findings by node, without damaged ones. Raises OSError."""
     readings = (
         codec.read_if_whole(incidents.evidence(store, id) / node / MANIFEST, DiagnosisManifest, FORMAT)
         for node in nodes(store, id)
@@ -93,7 +94,7 @@ def manifests(store: Path, id: str) -> list[DiagnosisManifest]:
 
 
 def text(store: Path, id: str, node: str, name: str) -> str:
-    """A file of a node's evidence as text, empty where there is none."""
+    """A file of a node's evidence as text; empty if there is none."""
     with contextlib.suppress(OSError):
         return (incidents.evidence(store, id) / node / name).read_text(errors="replace")
     return ""

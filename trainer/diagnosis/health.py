@@ -1,6 +1,6 @@
 """Health of a node at the moment of a diagnosis: GPUs, kernel log, disks, network, memory, load.
 
-Each part is asked for alone, and one that cannot be had says why; nothing here changes the node.
+Each part is read alone, and a missing part has its reason; the reading does not change the node.
 """
 
 import os
@@ -21,7 +21,7 @@ GPU_FIELDS = (
 """Of `nvidia-smi --query-gpu`."""
 
 Part = Callable[[float], bytes]
-"""A part of the report, in so many seconds at most. Raises NoEvidence, and OSError."""
+"""Returns a part of the report within the given seconds. Raises NoEvidence, and OSError."""
 
 
 def parts(disks: Iterable[Path]) -> Mapping[str, Part]:

@@ -1,7 +1,7 @@
-"""The kernel's log of a node: which GPU the driver lost, and which process the kernel killed for want of memory.
+"""The kernel's log of a node: GPUs that the driver has lost, and processes killed because memory ran out.
 
-Only the last minutes count: the log keeps what happened days ago too. Its times and ours are of one clock, that of the
-machine since it was started.
+Only the last minutes count, because the log may be days long. Its times and ours are of one clock, that of the machine
+since its start.
 """
 
 import errno
@@ -35,7 +35,7 @@ class KernelFault:
     at: float
     """Seconds since the machine was started."""
     what: str
-    """For a person: an Xid as the driver writes it, so that its code can be found again, or what was killed."""
+    """For a person: an Xid in the driver's words, so that its code can be searched for, or the killed process."""
 
 
 def faults(records: Iterable[str], since: float = 0.0) -> list[KernelFault]:
@@ -46,21 +46,26 @@ def faults(records: Iterable[str], since: float = 0.0) -> list[KernelFault]:
         fields = head.split(",")
         if len(fields) < 3 or not fields[2].isdigit() or (at := int(fields[2]) / 1e6) < since:
             continue
-        if what := sentence(message.splitlines()[0] if message else ""):
+        what = sentence(message.splitlines()[0] if message else "")
+        if what:
             fault_by_text.pop(what, None)  # the same again: the newest one stays
             fault_by_text[what] = KernelFault(at, what)
     return list(fault_by_text.values())[-MOST:]
 
 
 def sentence(message: str) -> str:
-    """What a line of the log says of a fault; empty for any other line."""
-    if xid := _XID.search(message):
-        text, program = xid[4] or "", ""
-        if process := _PROCESS.match(text):
+    """The fault in a line of the log; empty for any other line."""
+    xid = _XID.search(message)
+    if xid:
+        text = xid[4] or ""
+        program = ""
+        process = _PROCESS.match(text)
+        if process:
             text = text[process.end() :]
             program = f" (pid {process[2]}, {process[4]})" if process[2].isdigit() else ""
         return f"{xid[1]}{': ' if text else ''}{text.rstrip('.')}{program}"
-    if killed := _KILLED.search(message):
+    killed = _KILLED.search(message)
+    if killed:
         memory = f", which held {int(killed[3]) / 1e6:.1f} GB" if killed[3] else ""
         limit = "the limit of its container" if "cgroup" in message else "the node's memory"
         return f"the kernel killed {killed[2]} (pid {killed[1]}){memory}: {limit} was used up"
@@ -68,7 +73,7 @@ def sentence(message: str) -> str:
 
 
 def recent(seconds: float, log: Path = LOG) -> bytes:
-    """The faults of the last minutes, a line each, read in so many seconds at most. Raises NoEvidence, and OSError."""
+    """The faults of the last minutes, a line each, read within `seconds`. Raises NoEvidence, and OSError."""
     recent_faults = faults(_read(log, time.monotonic() + seconds), time.monotonic() - RECENT_SECONDS)
     return "".join(f"{fault.what}\n" for fault in recent_faults).encode()
 
@@ -86,7 +91,7 @@ def _read(log: Path, deadline: float) -> Iterable[str]:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno == errno.EPIPE:  # records were overwritten while we read: the next read goes on
+                if error.errno == errno.EPIPE:  # records were overwritten during the read: the next read continues
                     continue
                 raise
             if not record or time.monotonic() > deadline:

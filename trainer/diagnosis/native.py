@@ -1,7 +1,7 @@
-"""Native stacks: what each rank does in C, by py-spy, where it is installed and may look into other processes.
+"""Native stacks: each rank's stacks in C, by py-spy, if it is installed and may trace other processes.
 
 py-spy is no dependency: it needs the right to trace (CAP_SYS_PTRACE, or kernel.yama.ptrace_scope = 0), which a pod
-rarely has, and it stops the rank while it looks. Where it is there, it is used.
+rarely has, and it stops the rank while it reads.
 """
 
 from collections.abc import Iterable
@@ -13,12 +13,13 @@ from slipway.trainer.diagnosis.stacks import StackFile, is_frozen, state
 
 def dump(files: Iterable[StackFile], seconds: float) -> bytes:
     """The stacks of all threads of these ranks with their calls in C. Raises NoEvidence."""
-    tool, alive = commands.executable("py-spy"), [file for file in files if state(file.pid)]
+    tool = commands.executable("py-spy")
+    alive = [file for file in files if state(file.pid)]
     if not alive:
         raise NoEvidence("no rank is alive")
     printed = []
     for file in alive:
-        # A process that is stopped already is read as it is; py-spy would wait for it to stop.
+        # Do not stop a process that is stopped already: py-spy would wait for ever.
         how = ["--nonblocking"] if is_frozen(state(file.pid)) else ["--native"]
         output = commands.output([tool, "dump", "--pid", str(file.pid), *how], seconds / len(alive))
         printed.append(f"rank {file.rank}, pid {file.pid}\n".encode() + output)

@@ -1,4 +1,4 @@
-"""Ranks as a diagnosis sees them: whether each lives, where it is, and whether it waits in an exchange with others."""
+"""Ranks in a diagnosis: whether each lives, its stack, and whether it waits in a collective."""
 
 import contextlib
 import re
@@ -19,7 +19,7 @@ _FOLDERS = ("/torch/distributed/", "/trainer/node/", "/trainer/step/")
 """Where calls of these names are exchanges between ranks."""
 _BACKWARD = "_engine_run_backward"
 GRADIENTS = "the exchange of gradients"
-"""What a rank that sleeps inside a backward pass waits for: PyTorch exchanges gradients there, in C++."""
+"""The collective of a rank that sleeps inside a backward pass: PyTorch reduces gradients there, in C++."""
 _STATES = {
     "": "ended",
     "R": "running",
@@ -41,7 +41,7 @@ class RankSeen:
     where: str = ""
     """The innermost call of the thread that trains; empty without a stack."""
     exchange: str = ""
-    """The exchange with other ranks in which it waits; empty when it is in none, or without a stack."""
+    """The collective in which it waits; empty if it is in none, or has no stack."""
     kernel: str = ""
     """The function of the kernel in which it sleeps (/proc/PID/wchan), as far as that can be read."""
 
@@ -56,7 +56,7 @@ class RankSeen:
 
 
 def observed(file: StackFile, answered: bool, written: str) -> RankSeen:
-    """One rank; `answered` says whether what it has written is of now."""
+    """One rank; `answered`: whether its stack is of now."""
     frames = stacks.main_thread(written) if answered else []
     letter = stacks.state(file.pid)
     where = str(frames[0]) if frames else ""
@@ -65,13 +65,15 @@ def observed(file: StackFile, answered: bool, written: str) -> RankSeen:
 
 
 def exchange(frames: Sequence[StackFrame]) -> str:
-    """The exchange between ranks that a stack is in, the innermost call first; empty for none."""
+    """The collective in a stack, whose innermost call is first; empty for none."""
     for frame in frames[:INNERMOST]:
         if not any(folder in frame.file for folder in _FOLDERS):
             continue
-        if match := _EXCHANGE.search(f"{frame.function}("):
+        match = _EXCHANGE.search(f"{frame.function}(")
+        if match:
             return match[1]
-        if called := _EXCHANGE.search(frame.source):
+        called = _EXCHANGE.search(frame.source)
+        if called:
             return called[1]
     return ""
 

@@ -1,7 +1,7 @@
 """Requests: how the control plane asks the nodes of an incarnation for a diagnosis, before it ends them.
 
-The training's store is what both see under every launcher: a request is a record there, named after the incident, and
-an answer is the manifest in the incident's folder.
+Both can reach the training's store under every launcher. A request is a record there, named after the incident, and an
+answer is the manifest in the incident's folder.
 
     diagnoses/<incident>.json                  the request
     incidents/<incident>/<node>/manifest.json  the answer
@@ -28,7 +28,10 @@ class DiagnosisRequest:
 
 
 def ask(store: Path, id: str, why: str, by: str) -> bool:
-    """Ask the nodes of an incident's incarnation; False when they were asked before. Raises OSError."""
+    """Request a diagnosis from the nodes of an incident's incarnation; returns False if it was requested before.
+
+    Raises OSError.
+    """
     return codec.create_only(files.named(store, files.DIAGNOSES, id), DiagnosisRequest(why, by, time.time()), FORMAT)
 
 

@@ -1,9 +1,9 @@
-"""Stacks: where every thread of every rank of this node is, written by the ranks themselves.
+"""Stacks: the stacks of all threads of this node's ranks, written by the ranks themselves.
 
-The process of the node makes a folder and names it to all below it. Each rank opens a file there when it starts, and
-has `faulthandler` write the stacks of all its threads into it: on a signal from the node's process, and when the rank
-crashes. The signal's handler runs in C, so a rank that waits inside a C call (a collective, a read) answers too; one
-that is stopped, or waits for a disk, cannot. What the file of a rank holds stays when the rank is killed.
+The node's process makes a folder, and its descendants get the path in their environment. Each rank opens a file there
+when it starts. `faulthandler` writes the stacks of all its threads into the file, on a signal from the node's process
+and when the rank crashes. The signal's handler runs in C, so a rank that waits inside a C call (a collective, a read)
+answers too; a rank that is stopped, or waits for a disk, cannot. The file outlives a killed rank.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ VARIABLE = "SLIPWAY_STACKS"
 """The folder, for all processes of a node."""
 SIGNAL = signal.SIGUSR1
 STOPPED = "T"
-"""The state of a process that somebody has stopped (SIGSTOP)."""
+"""The state of a stopped process (SIGSTOP)."""
 PREFIX = "slipway-stacks-"
 FORGOTTEN_SECONDS = DAY
-"""The folder of a node's process that was killed is removed after so long."""
+"""The folder of a killed node's process is removed after this time."""
 MOST_BYTES = 256 << 10
 """Of one rank's stacks."""
 STILL_SECONDS = 0.03
-"""A file that has not grown for so long is written to its end."""
+"""A file that has not grown for this time is complete."""
 SNAPSHOT_SECONDS = 0.1
 """So long the end of a generation may wait for the stacks of the ranks that are left."""
 _FILE_NAME = re.compile(r"(\d+)\.(\d+)\.(\d+)")
@@ -64,7 +64,7 @@ class StackFrame:
 
     @property
     def source(self) -> str:
-        """The line of code, empty where the file cannot be read."""
+        """The line of code; empty if the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -89,13 +89,13 @@ def open_file() -> None:
 
 
 def make_folder() -> Path | None:
-    """A folder for the ranks of this node; None where none can be made. Those of dead processes are removed."""
+    """A folder for the ranks of this node; None if it cannot be made. Removes folders of dead processes."""
     above = Path(tempfile.gettempdir())
     with contextlib.suppress(OSError):
         for leftover in above.glob(f"{PREFIX}*"):
             pid = leftover.name.removeprefix(PREFIX).partition("-")[0]
             file_stat = leftover.stat()
-            # A container beside this one may share the folder, and has other pids: what is young is left alone.
+            # Another container may share the folder, and has other pids, so young folders stay.
             if file_stat.st_uid != os.getuid() or time.time() - file_stat.st_mtime < FORGOTTEN_SECONDS:
                 continue
             if pid.isdecimal() and processes.parent_of(int(pid)) is None:
@@ -107,7 +107,7 @@ def make_folder() -> Path | None:
 
 
 def generation() -> int:
-    """The generation of this process, as far as its environment says; 0 where nobody counts them."""
+    """The generation of this process, from its environment; 0 without a supervisor."""
     text = os.environ.get(GENERATION_VARIABLE) or "0"
     return int(text) if text.isdecimal() else 0
 
@@ -117,7 +117,8 @@ def opened(folder: Path, generation: int | None = None) -> list[StackFile]:
     timed_files: list[tuple[float, StackFile]] = []
     with contextlib.suppress(OSError):
         for path in folder.iterdir():
-            if name := _FILE_NAME.fullmatch(path.name):
+            name = _FILE_NAME.fullmatch(path.name)
+            if name:
                 timed_files.append((path.stat().st_mtime, StackFile(int(name[1]), int(name[2]), int(name[3]), path)))
     present = {file.generation for _, file in timed_files}
     chosen_generation = generation if generation in present else max(present, default=0)
@@ -130,19 +131,20 @@ def opened(folder: Path, generation: int | None = None) -> list[StackFile]:
 
 
 def snapshot(generation: int) -> None:
-    """Have the ranks of this node's generation write where they are now, before they are ended; waits next to nothing.
+    """Make the ranks of this node's generation write their stacks before they are killed; returns almost at once.
 
     Their files stay, so that the node's process can read them when the ranks are gone.
     """
-    if folder := os.environ.get(VARIABLE):
+    folder = os.environ.get(VARIABLE)
+    if folder:
         files = opened(Path(folder), generation)
         wait(files, ask(files), SNAPSHOT_SECONDS)
 
 
 def ask(files: list[StackFile]) -> dict[int, int]:
-    """Have these ranks write their stacks; returns at once. The bytes that each file had before, by rank.
+    """Make these ranks write their stacks; returns at once, with the former bytes of each file, by rank.
 
-    A rank that is gone, or would die of the signal, is left alone.
+    It skips ranks that are gone, or would die of the signal.
     """
     before = {}
     for file in files:
@@ -155,8 +157,9 @@ def ask(files: list[StackFile]) -> dict[int, int]:
 
 
 def wait(files: list[StackFile], before: Mapping[int, int], seconds: float) -> None:
-    """Wait until the asked ranks have written, for so long at most."""
-    deadline, still = time.monotonic() + seconds, dict[int, tuple[int, float]]()
+    """Wait until the ranks have written, for at most `seconds`."""
+    deadline = time.monotonic() + seconds
+    still = dict[int, tuple[int, float]]()
     pending_files = [file for file in files if file.rank in before and not is_frozen(state(file.pid))]
     while pending_files and (now := time.monotonic()) < deadline:
         for file in list(pending_files):
@@ -171,20 +174,20 @@ def wait(files: list[StackFile], before: Mapping[int, int], seconds: float) -> N
 
 
 def text(file: StackFile, start: int = 0) -> str:
-    """What a rank has written since its file had `start` bytes; the end of it where that is long. Raises OSError."""
+    """A rank's output since its file had `start` bytes; only the end if it is long. Raises OSError."""
     with open(file.path, "rb") as opened:
         opened.seek(max(start, os.fstat(opened.fileno()).st_size - MOST_BYTES))
         return opened.read(MOST_BYTES).decode(errors="replace")
 
 
 def frame(line: str) -> StackFrame | None:
-    """The call in a line of `faulthandler`'s text; None where it is no call."""
+    """The call in a line of `faulthandler`'s text; None if the line has none."""
     match = _FRAME.match(line)
     return StackFrame(match["file"], int(match["line"]), match["function"]) if match else None
 
 
 def main_thread(written: str) -> list[StackFrame]:
-    """The calls of the thread that trains, the innermost one first; empty when there are none.
+    """The calls of the training thread, the innermost one first; empty if there are none.
 
     It is the thread whose outermost call is not Python's own start of a thread.
     """

@@ -1,7 +1,7 @@
-"""Suspects: which rank the others wait for, from what the nodes found and where each rank last said that it was. Pure.
+"""Suspects: the rank for which the others wait, from the nodes' findings and the ranks' last heartbeats.
 
-In the order of what is most certain: a rank that cannot run; a rank that is in no exchange while others wait in one; a
-rank of which no node reported anything; a rank that is behind the others. Without any of these nobody is suspected.
+The suspect is the first of these, in the order of certainty: a rank that cannot run; a rank outside a collective in
+which others wait; a rank without a report from any node; a rank that is behind the others. There may be none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ class Suspect:
 
     rank: int
     node: str
-    """Empty where it is not known."""
+    """Empty if it is not known."""
     why: str
 
 
@@ -51,7 +51,8 @@ def _absent(rank_states: RankStates) -> list[Suspect]:
     inside = [rank_state.exchange for _, rank_state in rank_states.values() if rank_state.exchange]
     if not inside:
         return []
-    name, others = inside[0], _ranks(len(inside))
+    name = inside[0]
+    others = _ranks(len(inside))
     return [
         Suspect(
             rank, node, f"it did not enter {name}, in which {others}; it was in {rank_state.where or 'no known place'}"

@@ -1,8 +1,8 @@
-"""The watch of a node's process over its ranks: it collects evidence when the control plane asks, and when they fail.
+"""The watch of a node's process over its ranks: it collects evidence on request, and when they fail.
 
-A thread of the node's process looks for requests in the training's store, so that a store that hangs keeps nobody
-waiting. Evidence of a failure is collected when the command of the node has ended, in the time that its exit code
-leaves: after a SIGKILL next to none.
+A thread of the node's process reads requests from the training's store, so a hung store blocks nothing else. Evidence
+of a failure is collected when the command of the node has ended, in a time that depends on its exit code: almost none
+after a SIGKILL.
 """
 
 import contextlib
@@ -27,11 +27,11 @@ LOG_BYTES = 64 << 10
 WRITING_SECONDS = 1.0
 """How long the end of a node may wait for its evidence to be written, beyond the time of the collection."""
 OF_NO_INTEREST = (ExitCode.DONE, ExitCode.UNUSABLE, ExitCode.SUPERSEDED, 128 + signal.SIGTERM)
-"""Exit codes that say all that there is to say."""
+"""Exit codes that need no further evidence."""
 
 
 class DiagnosisWatch:
-    """The watch of one node's process. Everything is done as well as it goes; nothing is ever raised."""
+    """The watch of one node's process, as complete as possible; its methods never raise."""
 
     def __init__(self, config: str, stacks_folder: Path | None, log: Callable[[], bytes] | None = None) -> None:
         """`config`: the path of the job's configuration. `log`: the end of the output, by default that of stdout."""
@@ -42,7 +42,7 @@ class DiagnosisWatch:
             threading.Thread(target=self._look, args=(self._node,), name="diagnosis", daemon=True).start()
 
     def after_end(self, code: int) -> None:
-        """The command of the node has ended with this exit code; collect what is left to see if it failed."""
+        """The command of the node has ended with this exit code; collects evidence if it failed."""
         self._ended.set()
         if self._node is None or not self._incarnation or code in OF_NO_INTEREST:
             return
@@ -74,7 +74,7 @@ class DiagnosisWatch:
 
 
 def own_output() -> bytes:
-    """The end of what this process and those below it wrote, where that goes into a file. Raises OSError."""
+    """The end of the output of this process and its descendants, if that goes into a file. Raises OSError."""
     file_stat = os.fstat(sys.stdout.fileno())
     if not stat.S_ISREG(file_stat.st_mode):
         return b""
@@ -85,7 +85,7 @@ def own_output() -> bytes:
 
 
 def _node(config: str, stacks_folder: Path | None, log: Callable[[], bytes]) -> DiagnosedNode | None:
-    """This node as the job's configuration describes it; None for a job that trains nothing."""
+    """This node in the job's configuration; None for a job that trains nothing."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         placement: dict[str, Any] = parsing.value(regular_file.read(Path(config)))["placement"]
         name = os.environ.get("SLIPWAY_NODE", "local")
@@ -103,7 +103,7 @@ def _why(store: Path, id: str) -> str:
 
 @contextlib.contextmanager
 def _failures_logged(node: DiagnosedNode, logged_lines: set[str] | None = None) -> Iterator[None]:
-    """What goes wrong within is said in the log, unless it was `logged_lines`; nothing else follows."""
+    """The context of a best effort: an error goes to the log, unless it was `logged_lines`, and is ignored."""
     try:
         yield
     except Exception as error:

@@ -1,1 +1,1 @@
-"""What happens from a dead, slow or wrong rank to the next step: detection, the end of a generation, the next one."""
+"""Recovery from a dead, slow or wrong rank: its detection, the end of the generation, and the start of the next."""

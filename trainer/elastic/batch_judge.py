@@ -1,11 +1,11 @@
-"""The judgement of a batch: its loss and its gradient's norm decide, before its update, whether the update is made.
+"""The judgement of a batch: its loss and its gradient's norm decide whether the optimiser takes its step.
 
-Both come with the one transfer from the device that a step makes in any case, so that judging costs a few microseconds.
-They are the same bits on all ranks, and so is the judgement, without a word between them.
+Both come with the one transfer from the device that every step makes, so the judgement costs a few microseconds. All
+ranks have the same bits, and so make the same judgement without a collective.
 
-A batch whose figures are not finite is left out, as the recipe says (`recovery.policies`), while the weights are from
-before its update. A loss far above the last ones is reported, or left out (`slipway.trainer.elastic.outliers`). What is
-left out is on record before the next step begins.
+A batch whose loss or norm is not finite is skipped if the recipe says so (`recovery.policies`). A batch whose loss is
+far above the last ones is reported or skipped (`slipway.trainer.elastic.outliers`). A skipped batch is on record before
+the next step begins.
 """
 
 import math
@@ -28,7 +28,7 @@ Record = Callable[..., None]
 
 
 class LossSpike(causes.Failure):
-    """A loss far above those before it, in a training that is to stop there."""
+    """A loss is far above those before it, and the recipe stops the training there."""
 
     kind = causes.SPIKE
 
@@ -37,33 +37,41 @@ class BatchJudge:
     """Judges the batches of one incarnation, on every rank alike."""
 
     def __init__(self, recovery: Recovery, store: Path, token: fence.Token, leads: bool, record: Record) -> None:
-        """`leads`: whether this rank writes the records. Raises ValueError for an answer that no such cause has."""
+        """`leads`: whether this rank writes the records. Raises ValueError for an unknown policy."""
         name, wrong = causes.wrong_choice(recovery.policies)
         if name:
             raise ValueError(f"field recovery.policies.{name}: found {recovery.policies[name]!r}, {wrong}")
-        self._recovery, self._store, self._token, self._leads, self._record = recovery, store, token, leads, record
+        self._recovery = recovery
+        self._store = store
+        self._token = token
+        self._leads = leads
+        self._record = record
         self._skipped: dict[int, int] = {}
+        """The steps whose batches are skipped, each with the step at which the reason was found."""
+        self._losses = LastLosses()
+        self._high = False
+        """Whether the last loss was a spike: a row of spikes is reported once."""
+
+    def begin(self, skipped: dict[int, int], losses: Sequence[float]) -> None:
+        """Begin with the skipped batches that are on record, and the losses of the last steps."""
+        self._skipped = dict(skipped)
+        self._losses = LastLosses(losses)
+
+    def forget_losses(self) -> None:
+        """Forget the last losses: the next ones are of other data."""
         self._losses = LastLosses()
         self._high = False
 
-    def begin(self, skipped: dict[int, int], losses: Sequence[float]) -> None:
-        """The batches that are left out, by what is on record, and the last losses of the steps before."""
-        self._skipped, self._losses = dict(skipped), LastLosses(losses)
-
-    def forget_losses(self) -> None:
-        """Hold the next losses against none of those before: they are of other data."""
-        self._losses, self._high = LastLosses(), False
-
     def follow(self, recovery: Recovery) -> None:
-        """Judge from now on as the recipe says now."""
+        """Go on with another configuration."""
         self._recovery = recovery
 
     def leaves_out(self, step: int) -> bool:
-        """Whether it is on record that the batch of `step` is left out."""
+        """Whether it is on record that the batch of `step` is skipped."""
         return step in self._skipped
 
     def steps_left_out(self, step: int) -> list[int]:
-        """The steps up to `step` that are left out, in order."""
+        """The steps up to `step` whose batches are skipped, in order."""
         return sorted(skipped_step for skipped_step in self._skipped if skipped_step <= step)
 
     @property
@@ -72,10 +80,10 @@ class BatchJudge:
         return self._losses.in_order
 
     def accepts(self, step: int, loss: float, norm: float, in_place: bool) -> bool:
-        """Whether the update of `step` is to be made; where it is not, the batch is left out, and this is on record.
+        """Whether to take the optimiser's step; if not, it records that the batch of `step` is skipped.
 
-        loss: the mean of the batch. in_place: whether the rank's state is as it was before the batch. Raises Diverged
-        and LossSpike when the training must not go on.
+        loss: the mean of the batch. in_place: whether the engine can undo all changes of the batch. Raises Diverged and
+        LossSpike if the training must not go on.
         """
         for what, value in (("loss", loss), ("gradient norm", norm)):
             if not math.isfinite(value):
@@ -86,14 +94,15 @@ class BatchJudge:
         return True
 
     def roll_back(self, step: int, reason: str) -> str:
-        """Have the next start leave out the batches since the newest checkpoint, as the weights are spoilt already.
+        """Record that the next start skips the batches since the newest checkpoint: the weights are spoilt already.
 
-        Returns the sentence that ends this start.
+        Returns the reason with which this start ends.
         """
         if self._recovery.skips == 0 or self._answer(causes.DIVERGED) != causes.SKIP:
             return reason
-        if full := self._too_many(step):
-            return f"{reason}; {full}"
+        too_many = self._too_many(step)
+        if too_many:
+            return f"{reason}; {too_many}"
         if self._leads:
             with warn_if_unwritable("record of what is left out"):
                 commits = fence.commits(self._store)
@@ -106,12 +115,14 @@ class BatchJudge:
             raise Diverged(reason)
         if not in_place:
             raise Diverged(self.roll_back(step, reason))
-        if full := self._too_many(step):
-            raise Diverged(f"{reason}; {full}")
+        too_many = self._too_many(step)
+        if too_many:
+            raise Diverged(f"{reason}; {too_many}")
         return self._leave_out(step, causes.DIVERGED, reason)
 
     def _spike(self, step: int, loss: float, in_place: bool) -> bool:
-        high_before, self._high = self._high, True
+        high_before = self._high
+        self._high = True
         reason = f"the loss of step {step} is {loss:.4f}, that of the steps before {self._losses.median:.4f}"
         answer = self._answer(causes.SPIKE)
         if answer == causes.STOP:
@@ -130,8 +141,9 @@ class BatchJudge:
         return is_spike
 
     def _too_many(self, step: int) -> str:
-        """Why no more batches may be left out; empty where they may."""
-        most, within = self._recovery.skips, self._recovery.skip_steps
+        """Why no more batches may be skipped; empty if they may."""
+        most = self._recovery.skips
+        within = self._recovery.skip_steps
         before = skipped_batches.reasons(self._skipped, step, within)
         if len(before) < most:
             return ""
@@ -148,14 +160,14 @@ class BatchJudge:
         return False
 
     def _note(self, steps: Iterable[int], found_at: int, kind: str, reason: str) -> None:
-        """Write the records, and the event. Raises OSError, and fence.Superseded: another start decides now."""
+        """Write the records and the events. Raises OSError, and fence.Superseded if another start decides now."""
         fence.check(self._store, self._token)
         for step in steps:
             skipped_batches.note(self._store, SkippedBatch(step, found_at, kind, reason, str(self._token), time.time()))
             self._record("skipped", step=step, found=found_at, kind=kind, reason=reason)
 
     def _tell(self, step: int, kind: str, reason: str, action: str) -> None:
-        """Write the incident, which the generation survives."""
+        """Record an incident that the generation survives."""
         if not self._leads:
             return
         token = str(self._token)

@@ -1,8 +1,8 @@
-"""Drills: a rank does harm to itself and to its values, because an operator has asked for it
+"""Drills: a rank injects a fault into itself or its values, on the order of an operator
 (`slipway.trainer.record.drills`).
 
-The door is shut unless the recipe has `recovery.drills: true`: then a thread looks for orders each second, and hooks
-around the model's forward passes carry them out. Without it there is no thread and no hook.
+With `recovery.drills: true` in the recipe, a thread looks for orders each second, and hooks around the model's forward
+passes carry them out. Without it there is no thread and no hook.
 """
 
 import contextlib
@@ -29,18 +29,19 @@ from slipway.trainer.record.recorder import RankRecorder, warn_if_unwritable
 
 LOOK_SECONDS = 1.0
 BIT = 1 << 20
-"""The bit that flips, in 32 bits of weights: of a float32, one in the middle of the mantissa."""
+"""The bit that flips in 32 bits of weights: one in the middle of the mantissa of a float32."""
 SIGNALS = {drills.KILL: signal.SIGKILL, drills.CRASH: signal.SIGSEGV, drills.STOP: signal.SIGSTOP}
-SLOWER, PASSES = 2.0, 5
-"""A slow rank rests before each forward pass for so many times as long as it is from one to the next, in the middle of
-the last passes: a checkpoint between two of them is no pass."""
+SLOWER = 2.0
+"""A slow rank sleeps before each forward pass for this many times the usual time between two passes."""
+PASSES = 5
+"""The usual time is the median over this many passes, so that a checkpoint between two of them does not count."""
 TAG = 4711
-"""Of the message that nobody sends."""
+"""The tag of a message that no rank sends: receiving it hangs."""
 
 
 @contextlib.contextmanager
 def heard(config: Config, world: World, token: Token, model: nn.Module, recorder: RankRecorder) -> Iterator[None]:
-    """Obey orders while the context is open, if the recipe allows it."""
+    """Carry out orders while the context is open, if the recipe allows drills."""
     if not config.recovery.drills:
         yield
         return
@@ -55,23 +56,34 @@ class Drill:
     """The drills of one rank in one generation."""
 
     def __init__(self, config: Config, world: World, token: Token, model: nn.Module, recorder: RankRecorder) -> None:
-        self._store, self._world, self._token = Path(config.placement.store), world, token
-        self._model, self._recorder = model, recorder
+        self._store = Path(config.placement.store)
+        self._world = world
+        self._token = token
+        self._model = model
+        self._recorder = recorder
+
+        # Orders: the ids of those read, and the kinds that the next pass carries out.
         self._known_ids: set[str] = set()
         self._due: list[str] = []
-        self._for_ever, self._slow_until = False, 0.0
+        self._for_ever = False
+        """Whether every pass gives NaN from now on."""
+
+        # A slow rank, for a time and a number of passes.
+        self._slow_until = 0.0
         self._slow_passes = 0
-        """So many passes are slow at the least."""
-        self._begun = time.monotonic()  # the last forward pass, after its rest
+        self._begun = time.monotonic()
+        """The begin of the last forward pass, after its sleep."""
         self._passes: deque[float] = deque(maxlen=PASSES)
-        shares, batch = world.data_size, config.batch
-        self._passes_a_step = layout.micro_batches(batch.sequences, batch.micro, shares)
+        """Seconds between the last passes."""
+        batch = config.batch
+        self._passes_a_step = layout.micro_batches(batch.sequences, batch.micro, world.data_size)
+
         self._hooks = [model.register_forward_pre_hook(self._before), model.register_forward_hook(self._after)]
         self._over = threading.Event()
         threading.Thread(target=self._listen, name="drills", daemon=True).start()
 
     def close(self) -> None:
-        """Obey no more."""
+        """End the thread, and remove the hooks."""
         self._over.set()
         for hook in self._hooks:
             hook.remove()
@@ -91,8 +103,8 @@ class Drill:
                 "drill", "drill", kind=order.kind, by=order.by, what=drills.KINDS.get(order.kind, "")
             )
             self._recorder.flush()
-            if number := SIGNALS.get(order.kind):
-                os.kill(os.getpid(), number)
+            if order.kind in SIGNALS:
+                os.kill(os.getpid(), SIGNALS[order.kind])
             elif order.kind == drills.NAN_FOR_EVER:
                 self._for_ever = True
             elif order.kind == drills.SLOW:
@@ -126,7 +138,7 @@ class Drill:
         return outputs
 
     def _takes(self, kind: str) -> bool:
-        """Whether this is due, which it is once."""
+        """Whether a fault of this kind is due; it is then no longer due."""
         if kind in self._due:
             self._due.remove(kind)
             return True

@@ -1,8 +1,8 @@
 """Forks: the ranks of a node as children of its supervisor, each as clean as a process that was started by hand.
 
-A rank has a session of its own, the default reaction to every signal, its own environment and random state, and the
-name of a rank in lists of processes. It dies with the supervisor, and ends without the seconds that Python takes to
-tear down its modules.
+A rank has its own session, environment and random state, the default reaction to every signal, and the command line of
+a rank in lists of processes. It dies with the supervisor. It exits without tearing down Python's modules, which would
+take seconds.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from slipway.trainer.base import forked, processes
 
 GONE_SECONDS = 60.0
-"""How long killed ranks may take to be gone: a GPU's memory is released first."""
+"""Killed ranks may take this long to end: the memory of their GPUs is released first."""
 
 
 class Fork:
@@ -26,9 +26,10 @@ class Fork:
     ) -> None:
         """Fork a process that runs `main` and ends with the code that it returns.
 
-        environment: added to that of this process. words: the command line that others see.
+        environment: added to that of this process. arguments: the command line in lists of processes.
         """
-        self.rank, self.local = rank, int(environment["LOCAL_RANK"])
+        self.rank = rank
+        self.local = int(environment["LOCAL_RANK"])
         self.code: int | None = None
         """Its exit code, -n when signal n killed it; None while it runs."""
         sys.stdout.flush()
@@ -60,9 +61,9 @@ class Fork:
 
 
 def kill(forks: Collection[Fork], spared: Collection[int] = ()) -> list[int]:
-    """Kill ranks with all that they started, and wait until they are gone; the pids of those that cannot be killed.
+    """Kill ranks with all their descendants, and wait for their end; returns the pids that cannot be killed.
 
-    spared: the pids of children that stay, with all that they started. The caller must be a subreaper.
+    spared: the pids of children that stay, with their descendants. The caller must be a subreaper.
     """
     deadline = time.monotonic() + GONE_SECONDS
     for fork in forks:
@@ -72,7 +73,7 @@ def kill(forks: Collection[Fork], spared: Collection[int] = ()) -> list[int]:
                     send(fork.pid, signal.SIGKILL)
     while time.monotonic() < deadline:
         running = [fork for fork in forks if fork.poll() is None]
-        # What a rank started may have a session of its own, and becomes this process's child.
+        # A rank's descendants may have sessions of their own; they become children of this process.
         survivors = [] if running else _survivors(spared)
         if not running and not survivors:
             return []
@@ -92,7 +93,7 @@ def _survivors(spared: Collection[int]) -> list[int]:
 
 
 def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], arguments: Sequence[str]) -> None:
-    """The life of the forked process; does not return."""
+    """The main function of the forked process; does not return."""
 
     def prepare() -> None:
         os.setsid()
@@ -105,6 +106,7 @@ def _run(parent: int, main: Callable[[], int], environment: Mapping[str, str], a
 
 
 def _draw_anew() -> None:
-    """Python draws anew after a fork by itself; numpy would give the same numbers to every rank."""
-    if numpy := sys.modules.get("numpy"):
+    """Seed numpy's generator, which would give every rank the same numbers; Python's seeds itself after a fork."""
+    numpy = sys.modules.get("numpy")
+    if numpy:
         numpy.random.seed()

@@ -1,10 +1,10 @@
-"""The hand-over: the ranks of a new generation agree on a step whose state is held, and who gives it to whom.
+"""The hand-over: the ranks of a new generation agree on a step whose state they hold, and share it.
 
-Ranks that stayed hold the state that they had when their generation ended. Some may be a step ahead of others, as one
-had finished its update when another's exchange broke. All go on from the newest step of which every part is held: a
-rank that holds another step, or nothing, as it is new, gets its part from a rank that holds the same one (a replica).
-Where a part is held by nobody, as each rank of a fully sharded layout is the only one that has its own, all ranks
-restore a checkpoint. Random generators are not handed over: each step seeds them (`slipway.trainer.step.randomness`).
+Ranks that stayed hold the state from the end of their generation. Some may be a step ahead of others: one had finished
+its update when the collective of another failed. All continue from the newest step of which every part is held. A new
+rank, or one that holds another step, gets its part from a rank that holds the same part (a replica). If no rank holds
+some part, as in a fully sharded layout, where each rank alone has its own, all ranks restore a checkpoint. The state of
+random generators is not handed over: each step seeds them (`slipway.trainer.step.randomness`).
 """
 
 import dataclasses
@@ -30,13 +30,13 @@ WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 @dataclass(frozen=True)
 class HeldPosition:
-    """Where a training is between two steps, beside what the engine holds."""
+    """The position of a training between two steps: its state beside the engine's."""
 
     progress: TrainingProgress
     figures: Mapping[str, float]
-    """Of the last step: what all ranks know of it."""
+    """The figures of the last step that all ranks know."""
     reported: bool
-    """Whether rank 0 has put them on record."""
+    """Whether rank 0 has recorded them."""
 
     @property
     def step(self) -> int:
@@ -45,7 +45,7 @@ class HeldPosition:
 
 @dataclass(frozen=True)
 class HeldState:
-    """What a rank holds that has left its generation."""
+    """The state of a rank that has left its generation."""
 
     position: HeldPosition
     part: str
@@ -55,7 +55,7 @@ class HeldState:
 
 @dataclass(frozen=True)
 class HeldOffer:
-    """What a rank says of the state that it holds."""
+    """A rank's message about the state that it holds."""
 
     step: int
     part: str
@@ -63,7 +63,7 @@ class HeldOffer:
 
 @dataclass(frozen=True)
 class HandOverPlan:
-    """The step from which all go on, and by rank, the rank that it gets its part of the state from."""
+    """The step from which all continue, and for each rank that needs its part of the state, the rank that gives it."""
 
     step: int
     givers: Mapping[int, int]
@@ -71,14 +71,14 @@ class HandOverPlan:
 
 @dataclass(frozen=True)
 class HandOver:
-    """How the state was handed over."""
+    """A completed hand-over; it has the attributes of `slipway.trainer.elastic.resumption.RestoredProgress`."""
 
     position: HeldPosition
     givers: Mapping[int, int]
     own: bool = True
-    """It is of this training, as no checkpoint of another one need be."""
+    """The state is always this training's own, never its parent's."""
     committed: bool = False
-    """It may be on record all the same."""
+    """Unknown: a checkpoint of the step may be on record."""
 
     @property
     def progress(self) -> TrainingProgress:
@@ -87,7 +87,7 @@ class HandOver:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A tensor of the optimiser, as the rank that gets it must make it."""
+    """A tensor of the optimiser's state, as the receiver allocates it."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -97,23 +97,23 @@ class _Kind:
 
 @dataclass(frozen=True)
 class _Letter:
-    """What is sent before the tensors."""
+    """The message before the tensors."""
 
     position: HeldPosition
     moments: dict[str, dict[str, Any]]
-    """A `_Kind` for each tensor; other values as they are."""
+    """The optimiser's state, with a `_Kind` in place of each tensor."""
     extra: dict[str, Any]
 
 
 def part(rank: int, mesh: Mesh) -> str:
-    """Which part of the whole state a rank holds: ranks with the same one hold the same bits."""
+    """A name for the part of the whole state that a rank holds: ranks with the same part hold the same bits."""
     shard = mesh.gradient_rank(rank) % mesh.shards
-    divisions = (mesh.stage(rank), mesh.pipeline), (shard, mesh.shards), (rank % mesh.tensor, mesh.tensor)
-    return " ".join(f"{index}/{count}" for index, count in divisions)
+    tensor = rank % mesh.tensor
+    return f"{mesh.stage(rank)}/{mesh.pipeline} {shard}/{mesh.shards} {tensor}/{mesh.tensor}"
 
 
 def agreement(rank_offers: Sequence[HeldOffer | None], needed_parts: Sequence[str]) -> HandOverPlan | None:
-    """The newest step of which somebody holds each wanted part; None where there is none. Both are by rank."""
+    """The newest step of which the ranks hold every needed part; None if there is none. Both lists are by rank."""
     for step in sorted({offer.step for offer in rank_offers if offer}, reverse=True):
         holders: dict[str, list[int]] = {}
         for rank, offer in enumerate(rank_offers):
@@ -122,25 +122,27 @@ def agreement(rank_offers: Sequence[HeldOffer | None], needed_parts: Sequence[st
         if not set(needed_parts) <= holders.keys():
             continue
         receivers = [rank for rank, needed in enumerate(needed_parts) if rank_offers[rank] != HeldOffer(step, needed)]
-        # Those that hold a part take turns in giving it.
-        givers = {
-            rank: holders[needed_parts[rank]][n % len(holders[needed_parts[rank]])] for n, rank in enumerate(receivers)
-        }
+        # The holders of a part take turns.
+        givers = {}
+        for number, rank in enumerate(receivers):
+            part_holders = holders[needed_parts[rank]]
+            givers[rank] = part_holders[number % len(part_holders)]
         return HandOverPlan(step, givers)
     return None
 
 
 def hand_over(engine: Engine, world: World, held_state: HeldState | None) -> HandOver | None:
-    """Continue on all ranks, which call it at once, from the state that some of them hold.
+    """Continue from the state that some ranks hold. All ranks call it at the same time.
 
-    `held_state` is what this rank holds. None, on all ranks, where the state is not whole among them, or where ranks
-    that should hold the same bits do not; what the engine then has is worth nothing.
+    `held_state`: the state of this rank, if it has one. Returns None, on all ranks, if some part is missing, or if
+    ranks that should hold the same bits do not; the state of the engine is then undefined.
     """
     offer = HeldOffer(held_state.position.step, held_state.part) if held_state else None
     plan = agreement(world.all_gather(offer), [part(rank, world.mesh) for rank in range(world.size)])
     if plan is None:
         return None
-    final_state, giver = held_state, plan.givers.get(world.rank)
+    final_state = held_state
+    giver = plan.givers.get(world.rank)
     for receiver, sender in sorted(plan.givers.items()):
         if world.rank == sender:
             assert held_state is not None
@@ -156,7 +158,7 @@ def hand_over(engine: Engine, world: World, held_state: HeldState | None) -> Han
 
 
 def digest(state: CarriedState) -> int:
-    """A sum over the bits of all tensors, and over their places; equal states have the same one."""
+    """A sum over the bits of all tensors, weighted by their order; equal states have equal sums."""
     sums: dict[torch.device, list[Tensor]] = {}
     for index, tensor in enumerate(_tensors(state), 1):
         flat = tensor.contiguous().reshape(-1)
@@ -194,7 +196,8 @@ def _receive(engine: Engine, giver: int, world: World) -> HeldState:
     letters: list[Any] = [None]
     dist.recv_object_list(letters, giver, group=world.objects)
     letter: _Letter = letters[0]
-    own, weights = engine.whole_state(), dict(engine.model.named_parameters())
+    own = engine.whole_state()
+    weights = dict(engine.model.named_parameters())
     assert own is not None
     moments = {
         name: {key: _allocated(value, weights[name]) for key, value in values.items()}
@@ -215,12 +218,14 @@ def _kind(value: Tensor) -> _Kind:
 
 
 def _allocated(value: Any, weight: Tensor) -> Any:
-    """What the optimiser has for `weight`: an empty tensor laid out as it where that is divided, or a plain value."""
+    """A value of the optimiser's state for `weight`: an empty tensor in place of a `_Kind`, or `value` itself."""
     if not isinstance(value, _Kind):
         return value
     device = torch.device("cpu") if value.on_host else step_state.local(weight).device
     empty = torch.empty(value.shape, dtype=value.dtype, device=device)
-    return step_state.divided_as(weight, empty) if value.divided else empty
+    if value.divided:
+        return step_state.divided_as(weight, empty)
+    return empty
 
 
 def _bytes(tensor: Tensor) -> Tensor:
@@ -228,5 +233,5 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 
 def _group(tensor: Tensor, world: World) -> dist.ProcessGroup | None:
-    """The group that `tensor` travels by: the optimiser of a GPU may count its steps on the host."""
+    """The process group for `tensor`. Even on a GPU, an optimiser may count its steps on the host."""
     return world.objects if tensor.device.type == "cpu" else None

@@ -1,8 +1,8 @@
-"""Incident records: what a supervisor, or rank 0, puts on record of an interruption of the training.
+"""Incident records: the records that a supervisor, or rank 0, makes of an interruption of the training.
 
-A supervisor records the incident, and the moments of the recovery in the ledger, when the new ranks are on their way.
-Rank 0 records the incident of an end that it knows the cause of, before the exit of the incarnation. What cannot be
-written is said and left out.
+A supervisor records the incident, and in the ledger the times of the recovery, after it has started the new ranks. Rank
+0 records the incident of an end whose cause it knows, before the exit of the incarnation. A record that cannot be
+written is dropped with a warning.
 """
 
 import time
@@ -27,13 +27,13 @@ ACTIONS = {
     causes.REPLACE: "starts again on other nodes, where enough are ready",
     causes.STOP: "is given up",
 }
-"""What follows, by the answer to the cause."""
+"""The action that follows each answer to a cause."""
 NO_INCIDENT = (causes.STOP_REQUESTED, causes.DONE, causes.GROWN, causes.SUPERSEDED)
-"""Nothing went wrong then."""
+"""Causes that are no fault."""
 
 
 def incident(store: Path, members: Members, end: End, step: int, action: str) -> None:
-    """Record what ended the generation of `members`, and what is done about it."""
+    """Record why the generation of `members` ended, and the action that follows."""
     if end.kind in NO_INCIDENT:
         return
     token = str(Token(members.incarnation, members.generation))
@@ -42,22 +42,23 @@ def incident(store: Path, members: Members, end: End, step: int, action: str) ->
     )
     with warn_if_unwritable("incident"):
         incidents.note(store, record)
-        requests.ask(store, record.id, end.reason, record.by)  # the nodes' processes have what the ranks have left
+        requests.ask(store, record.id, end.reason, record.by)  # the nodes collect the traces that the ranks have left
 
 
 def divided(settings: LayoutSettings, before: Members, members: Members) -> str:
-    """Who has which samples of each batch now, and who had them, for a person; empty where nothing has changed."""
+    """Each node's samples of a batch, now and before, for a person; empty if nothing has changed."""
     if before.nodes == members.nodes:
         return ""
     try:
-        now, then = (_division(settings, group) for group in (members, before))
-    except Invalid:  # the ranks say so
+        now = _division(settings, members)
+        then = _division(settings, before)
+    except Invalid:  # the ranks report this
         return ""
     return f"; of the {settings.batch.sequences} samples of each step: {now} (before: {then})"
 
 
 def recovery(store: Path, members: Members, moments: Mapping[str, float]) -> None:
-    """Record in the ledger of a new generation when what happened, in seconds since the epoch."""
+    """Record the times of the recovery, in seconds since the epoch by event, in the new generation's ledger."""
     with warn_if_unwritable("ledger"):
         segment = ledger.Ledger(store, Token(members.incarnation, members.generation), "supervisor")
         for event, at in moments.items():
@@ -66,7 +67,7 @@ def recovery(store: Path, members: Members, moments: Mapping[str, float]) -> Non
 
 
 def failure(store: Path, token: fence.Token, error: causes.Failure, step: int, policies: Mapping[str, str]) -> None:
-    """Write the incident; where somebody else wrote one of this generation, that one stands."""
+    """Record the incident of an error, unless this generation has one already."""
     action = ACTIONS.get(causes.answer(error.kind, policies), "")
     reason = str(error).splitlines()[0] if str(error) else error.kind
     incident = IncidentRecord(

@@ -1,7 +1,7 @@
-"""The job's store, as a supervisor uses it: records by key, the first one of which stands where that matters.
+"""The job's store, as a supervisor uses it: records by key, and counters.
 
-It is the rendezvous store that the launcher hosts (`slipway.trainer.elastic.generations` has the keys). Every method
-raises StoreGone when the store does not answer: without it no generation can begin, and the job ends.
+It is the rendezvous store that the launcher hosts; `slipway.trainer.elastic.generations` lists the keys. Every method
+raises StoreGone if the store does not answer: without it no generation can begin, and the job ends.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from slipway.trainer.elastic import links
 
 Record = TypeVar("Record")
 CONNECT_SECONDS = 10.0
-"""One attempt to reach the store: a signal is heard between two."""
+"""The time of one attempt to connect: the process handles signals between two attempts."""
 ANSWER_SECONDS = 60
-"""How long the store may take for one answer."""
+"""The longest time for one answer of the store."""
 
 
 class StoreGone(Exception):
@@ -31,14 +31,14 @@ class JobStore:
 
     @staticmethod
     def connected(host: str, port: int, seconds: float) -> "JobStore":
-        """The store at this address, which may still be starting; asks for `seconds`. Raises StoreGone."""
+        """The store at this address, which may still be starting; tries for `seconds`. Raises StoreGone."""
         from torch._C._distributed_c10d import TCPStore
 
         with _answering():
             before = links.sockets()
             store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
             store.set_timeout(timedelta(seconds=ANSWER_SECONDS))
-            # That limit is of waits alone: a store that stands still would keep any other question waiting for ever.
+            # The timeout is for `wait` alone: without this limit, a hung store would block all other calls for ever.
             links.limit_answers(links.sockets() - before, ANSWER_SECONDS)
             return JobStore(store)
 
@@ -54,7 +54,7 @@ class JobStore:
             return bool(self._store.check([key]))
 
     def read(self, key: str, kind: type[Record]) -> Record | None:
-        """The record under a key; None when there is none."""
+        """The record under a key; None if there is none."""
         if not self.has(key):
             return None
         with _answering():
@@ -65,12 +65,11 @@ class JobStore:
             self._store.set(key, codec.encode(record))
 
     def remove(self, key: str) -> None:
-        """Remove what is under a key, if anything is."""
         with _answering():
             self._store.delete_key(key)
 
     def write_first(self, key: str, record: Record) -> Record:
-        """Write a record unless there is one; the one that stands."""
+        """Write a record unless there is one; returns the one that stands."""
         with _answering():
             stands = self._store.compare_set(key, "", codec.encode(record).decode())
             return codec.decode(type(record), stands, key)
@@ -81,7 +80,7 @@ class JobStore:
             return int(self._store.add(key, 1)) - 1
 
     def count(self, key: str) -> int:
-        """How many numbers were given under a key."""
+        """How many numbers `number` has given under a key."""
         with _answering():
             return int(self._store.add(key, 0))
 

@@ -1,12 +1,12 @@
-"""Liveness: the supervisor of each node shows that it lives, and sees whether another one does.
+"""Liveness: the supervisor of each node beats in the job's store, and reads the beats of the others.
 
-The launcher may say at once that a node is lost. Without a launcher that sees its nodes, a supervisor that has shown
-nothing for a while counts as lost; the ages are by the clock of who looks.
+The launcher may announce at once that a node is lost. If it does not watch its nodes, a supervisor without a beat for a
+while counts as lost; the reader's own clock measures this time.
 
-While a supervisor has no time to give a sign of life, a helper process gives it (`start`). Between two generations a
-supervisor writes to the durable tier, waits for ranks to be gone, and asks them where they are. A tier that stalls must
-not make its node look lost. The supervisor cannot have a second thread, as it forks. It shows its life itself too while
-it watches, so that a node is not lost with the helper process.
+A helper process also beats for the supervisor (`start`), which has no time for it between two generations: it then
+writes to the durable tier, waits for the end of ranks, and collects their stacks. A tier that stalls must not make the
+node look lost. The supervisor cannot use a second thread, because it forks. It beats itself too while it watches ranks,
+so that the death of the helper process does not make the node look lost.
 """
 
 import contextlib
@@ -23,67 +23,75 @@ from slipway.trainer.elastic.job_store import CONNECT_SECONDS, JobStore, StoreGo
 
 BEAT_SECONDS = 1.0
 LOST_SECONDS = 10.0
-"""Ten signs of life that did not come. A node that is taken for lost loses the steps since its last checkpoint at most,
-and comes back by the way of any lost node."""
+"""Ten missing beats. A node that wrongly counts as lost costs at most the steps since its last checkpoint, and comes
+back in the same way as any lost node."""
 
 
 @dataclass
 class SupervisorSight:
-    """What is known of another node's supervisor."""
+    """One supervisor's observation of another."""
 
     number: int
-    """Of its last sign of life."""
+    """The number of its last beat."""
     looked: float
+    """The time of the last reading, by the reader's monotonic clock."""
     silent: float = 0.0
-    """Seconds for which the number has been seen to stay the same."""
+    """Seconds over which the number has stayed the same."""
 
 
 class NodeLiveness:
-    """One supervisor's own sign of life, and its view of the others."""
+    """One supervisor's own beat, and its observations of the others."""
 
     def __init__(self, store: JobStore, node: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._store, self._node, self._clock = store, node, clock
+        self._store = store
+        self._node = node
+        self._clock = clock
         self._beaten = 0.0
         self._sights: dict[str, SupervisorSight] = {}
 
     def beat(self) -> None:
-        """Show that this supervisor lives, at most once a second."""
+        """Beat, at most once a second."""
         if not self._beaten or self._clock() - self._beaten >= BEAT_SECONDS:
             self._store.number(f"{ALIVE}/{self._node}")
             self._beaten = self._clock()
 
     def lost(self, node: str, after: float = LOST_SECONDS) -> str:
-        """Why a node is lost, empty while it is not: in one sentence. It is after so many seconds of silence."""
+        """Why a node is lost, in one sentence; empty if it is not. A node is lost after `after` seconds of silence."""
         if self._store.has(f"{LOST}/{node}"):
             return f"node {node} is lost"
         sight = self._sights.get(node)
-        is_new = sight and self._clock() - sight.looked < BEAT_SECONDS  # the store need not be asked more often
-        silent = sight.silent if sight and is_new else self.silence(node)
-        return f"node {node} is lost: no sign of life for {silent:.0f} s" if silent > after else ""
+        # Within a second there can be no new beat to read.
+        is_recent = sight and self._clock() - sight.looked < BEAT_SECONDS
+        silent = sight.silent if sight and is_recent else self.silence(node)
+        if silent <= after:
+            return ""
+        return f"node {node} is lost: no sign of life for {silent:.0f} s"
 
     def silence(self, node: str) -> float:
-        """Seconds for which a node's supervisor has been seen to show nothing, from the first look on.
+        """Seconds since the last new beat of a node's supervisor, as far as this process has read the store.
 
-        Where this process itself was kept waiting between two looks, that time says nothing of the other, which may
-        have waited for the same.
+        A reading counts for at most two seconds: if this process had to wait between two readings, the other may have
+        had to wait for the same.
         """
-        now, sight = self._clock(), self._sights.get(node)
+        now = self._clock()
+        sight = self._sights.get(node)
         number = self._store.count(f"{ALIVE}/{node}")
         if sight and number == sight.number:
             sight.silent += min(now - sight.looked, 2 * BEAT_SECONDS)
             sight.looked = now
         else:
-            sight = self._sights[node] = SupervisorSight(number, now)
+            sight = SupervisorSight(number, now)
+            self._sights[node] = sight
         return sight.silent
 
 
 def start(host: str, port: int, node: str) -> int:
-    """Start it; the pid of its process, which dies with this one. Call it before any thread is started."""
+    """Start the helper process, which dies with this one; returns its pid. Call it before any thread is started."""
     return forked.start_helper(__name__, functools.partial(_live, os.getpid(), host, port, node))
 
 
 def _live(supervisor: int, host: str, port: int, node: str) -> None:
-    """The life of the process. A store that is gone ends it: the supervisor finds out by itself."""
+    """The main function of the helper process. It ends if the store is gone: the supervisor notices that itself."""
     with contextlib.suppress(StoreGone):
         liveness = NodeLiveness(JobStore.connected(host, port, CONNECT_SECONDS), node)
         while True:

@@ -1,8 +1,8 @@
-"""The lookout: a thread of rank 0 that looks at all ranks from time to time, while the steps go on.
+"""The lookout: a thread of rank 0 that checks all ranks from time to time, while the steps go on.
 
-It reads the ranks' heartbeats every ten seconds, so that no step has an exchange more. What it finds costs no step
-either: a rank that is slower than the others for a minute, and a checkpoint whose writer does not move. It writes an
-incident that the training survives; where the recipe has a slow rank's node replaced, it asks the training to stop.
+It reads the ranks' heartbeats every ten seconds, so it adds no collective to a step. It looks for a rank that is slower
+than the others for a minute, and for a checkpoint whose writer makes no progress. Of either it records an incident that
+the training survives. If the recipe replaces the node of a slow rank, it asks the training to stop.
 """
 
 import threading
@@ -22,18 +22,18 @@ from slipway.trainer.record.recorder import warn_if_unwritable
 
 LOOK_SECONDS = 10.0
 PERSISTS_SECONDS = 60.0
-"""A rank must be slow for so long: a profile, or a neighbour's job, passes."""
+"""A rank must be slow for this time: a profile, or a neighbour's job, may slow it for a shorter one."""
 
 STALL_SECONDS = 60.0
-"""A checkpoint's writer has stalled when it has written no byte for so long. This is only reported, so
-that it may be far below the deadline of a rank that waits for a save."""
+"""A checkpoint's writer has stalled if it has written no byte for this time. A stall is only reported, so this may be
+far below the deadline of a rank that waits for a save."""
 
 Record = Callable[..., None]
 """Writes an event to the ledger."""
 
 
 class Saving(Protocol):
-    """What writes checkpoints, as `slipway.trainer.checkpoint.saving.saver.Saver`."""
+    """The part of `slipway.trainer.checkpoint.saving.saver.Saver` that the lookout reads."""
 
     @property
     def busy(self) -> bool: ...
@@ -57,24 +57,36 @@ class Lookout:
     ) -> None:
         """`stalls`: seconds without a byte after which a checkpoint's writer has stalled."""
         self.recovery = recovery
-        self._store, self._token, self._record, self._saving, self._stalls = store, token, record, saving, stalls
+        self._store = store
+        self._token = token
+        self._record = record
+        self.asks_to_stop = ""
+        """Why the training must stop after its step; empty if it need not."""
+
+        # The speed of the ranks.
         self._slow = SlowRanks(PERSISTS_SECONDS)
+        self._steps: dict[int, int] = {}
+        """By rank, the step of its newest heartbeat."""
+
+        # The saves.
+        self._saving = saving
+        self._stalls = stalls
         self._written = 0
         self._written_at = time.monotonic()
         self._stalled = False
-        self._failing, self._steps = False, dict[int, int]()
-        self.asks_to_stop = ""
-        """Why the training is to stop after its step; empty while it is not."""
+        self._failing = False
+        """Whether the newest checkpoint could not be saved."""
+
         self._closing = threading.Event()
         if leads:
             threading.Thread(target=self._run, name="lookout", daemon=True).start()
 
     def close(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._closing.set()
 
     def saved(self, event: Mapping[str, Any]) -> None:
-        """Hear of a checkpoint that was committed, or could not be; the first failure after a success is reported."""
+        """Handle the saver's event of a checkpoint; the first failure after a success becomes an incident."""
         failed = event["event"] == "commit_failed" and event["reason"] != GIVEN_UP
         if failed and not self._failing:
             reason = f"the checkpoint of step {event['step']} could not be saved: {event['reason']}"
@@ -82,7 +94,7 @@ class Lookout:
         self._failing = failed
 
     def look(self, now: float) -> None:
-        """Look once, at `now` by this process's monotonic clock. Raises OSError."""
+        """Check the ranks and the saves once; `now`: this process's monotonic clock. Raises OSError."""
         beats = {beat.rank: beat for beat in heartbeat.read(self._store, self._token)}
         if self.recovery.straggler_sigmas:
             self._look_for_stragglers(beats, now)
@@ -91,7 +103,7 @@ class Lookout:
     def _look_for_stragglers(self, beats: dict[int, Beat], now: float) -> None:
         own = {rank: beat.own for rank, beat in beats.items() if beat.own and beat.phase == TRAINING.name}
         slow = slow_ranks(own, self.recovery.straggler_sigmas)
-        # A rank that saves, validates or hangs says nothing new of how fast it is.
+        # A rank that saves, validates or hangs has no new measurement of its speed.
         advanced_ranks = {rank for rank in own if len(own) > 1 and beats[rank].step > self._steps.get(rank, -1)}
         self._steps |= {rank: beats[rank].step for rank in advanced_ranks}
         for rank in self._slow.look(slow, advanced_ranks, now):
@@ -107,9 +119,12 @@ class Lookout:
                 self.asks_to_stop = f"asked to stop, as {reason}"
 
     def _look_at_saves(self, step: int, now: float) -> None:
-        busy, written = self._saving.busy, self._saving.bytes_written
+        busy = self._saving.busy
+        written = self._saving.bytes_written
         if not busy or written != self._written:
-            self._written, self._written_at, self._stalled = written, now, False
+            self._written = written
+            self._written_at = now
+            self._stalled = False
         elif now - self._written_at >= self._stalls and not self._stalled:
             self._stalled = True
             reason = f"no byte of a checkpoint has been written for {now - self._written_at:.0f} s, after step {step}"

@@ -1,7 +1,7 @@
-"""Outliers: numbers that are far from the others of their kind, such as a loss far above the last ones. Pure.
+"""Outliers: numbers that are far from the others of their kind, such as a loss far above the last ones.
 
-The median and the median absolute deviation do not move when a few numbers are arbitrarily wrong, as a mean and a
-standard deviation do (Huber, Robust Statistics, 1981).
+A few arbitrarily wrong numbers do not move the median and the median absolute deviation. They would move a mean and a
+standard deviation (Huber, Robust Statistics, 1981).
 """
 
 from bisect import bisect_left, insort
@@ -9,29 +9,29 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 LOSS_WINDOW = 256
-"""A loss is held against so many before it: one batch in fifty of another kind is among them several times."""
+"""A loss is compared with this many before it. If one batch in fifty is of another kind, several are among them."""
 FEWEST_LOSSES = 32
-"""Of these, so many must be there: the first losses of a training fall fast."""
+"""Before this many losses there is no judgement: the first losses of a training fall fast."""
 LEAST_DEVIATION = 0.01
-"""Losses within a hundredth of their median are alike."""
+"""Losses within a hundredth of their median count as equal."""
 KNOWN = 2
-"""As often as this among the last losses, a loss is no surprise. One spike alone hides no second one."""
+"""A height that this many of the last losses have reached is no surprise. So one spike does not hide a second one."""
 HIGHER = 2.0
-"""A surprise is so many times as far above the median as what is known."""
+"""A spike is at least this many times as far above the median as a known height."""
 NORMAL = 1.4826
 """The standard deviation of a normal distribution, divided by its median absolute deviation."""
 
 
 def median(numbers: Sequence[float]) -> float:
-    """The middle one, or the lower one of the two in the middle: it is always one of the numbers."""
+    """The lower median: always one of the numbers."""
     return sorted(numbers)[(len(numbers) - 1) // 2]
 
 
 def sigmas(number: float, others: Sequence[float], least: float) -> float:
-    """How many robust standard deviations `number` is above the median of `others`, which are not empty.
+    """How many robust standard deviations `number` is above the median of `others`, which must not be empty.
 
-    The deviation counts as the share `least` of the median at the least: numbers that hardly differ make no other
-    number far.
+    The deviation is at least the fraction `least` of the median: among numbers that hardly differ, a small difference
+    makes no outlier.
     """
     middle = median(others)
     deviation = NORMAL * median([abs(value - middle) for value in others])
@@ -39,43 +39,43 @@ def sigmas(number: float, others: Sequence[float], least: float) -> float:
 
 
 class LastLosses:
-    """The last losses of a training, against which the next one is held. To judge one takes a few microseconds.
+    """The last losses of a training, with which the next one is compared. A comparison takes a few microseconds.
 
-    Two things must hold for a spike. The loss is many robust standard deviations above the median of the last ones; and
-    it is twice as far above that median as what came several times. The first alone would be wrong wherever losses are
-    not spread like a bell: in a training whose batches are of two kinds, one in ten of them with a higher loss, that
-    tenth would be thousands of deviations away. What a training has had several times lately is how this training is.
+    A spike meets two conditions. The loss is many robust standard deviations above the median of the last ones, and it
+    is twice as far above that median as a height that several of them have reached. The first condition alone fails if
+    losses are not normally distributed: if one batch in ten is of a kind with a higher loss, all of these are thousands
+    of deviations away. A height that recurs is normal for this training.
 
-    Nothing is held against a fixed number: losses are as large as their model and data make them.
+    There is no fixed threshold: the size of a loss depends on model and data.
     """
 
     def __init__(self, losses: Iterable[float] = ()) -> None:
-        """`losses` are those so far, in the order of their steps."""
+        """`losses`: the losses so far, in the order of their steps."""
         self._in_order = deque(losses, maxlen=LOSS_WINDOW)
         self._sorted = sorted(self._in_order)
 
     @property
     def in_order(self) -> list[float]:
-        """In the order of their steps."""
+        """The losses in the order of their steps."""
         return list(self._in_order)
 
     @property
     def median(self) -> float:
-        """The lower one of the two in the middle; there must be one."""
+        """The lower median; there must be a loss."""
         return self._sorted[(len(self._sorted) - 1) // 2]
 
     def add(self, loss: float) -> None:
-        """Take in the loss of one more step, which must be finite."""
+        """Add the loss of one more step, which must be finite."""
         if len(self._in_order) == LOSS_WINDOW:
             del self._sorted[bisect_left(self._sorted, self._in_order[0])]
         self._in_order.append(loss)
         insort(self._sorted, loss)
 
     def is_spike(self, loss: float, least_sigmas: float) -> bool:
-        """Whether `loss` is so many robust standard deviations above the last ones, and higher than what is known."""
+        """Whether `loss` is `least_sigmas` robust standard deviations above the last ones, and above known heights."""
         if len(self._sorted) < FEWEST_LOSSES:
             return False
         known = self._sorted[-KNOWN] - self.median
-        if loss <= self.median or loss - self.median < HIGHER * known:  # nearly always, so that no more is computed
+        if loss <= self.median or loss - self.median < HIGHER * known:  # the cheap check, which nearly always decides
             return False
         return sigmas(loss, self._sorted, LEAST_DEVIATION) >= least_sigmas

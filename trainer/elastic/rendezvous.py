@@ -1,21 +1,21 @@
-"""Rendezvous: the supervisors of a job find out which nodes take part in a generation, and in which order.
+"""Rendezvous: the supervisors of a job agree on the nodes of a generation, and on their order.
 
-Each node arrives. The first node in order closes the meeting: at the start when all nodes of the job have arrived or,
-for a job that may have fewer, some time after enough have; later when all nodes of the generation before, and those for
-which it ended, have arrived or are lost. Where too few are left then, and the launcher starts lost nodes anew, it
-waits for these for a while. It claims the token of the generation before it names the members, so that whoever is among
-them may write. Should it be lost in between, the next one in order does the same again: the first list of members
-stands.
+Each node arrives, and the first node in order closes the meeting. At the start, it does so when all nodes of the job
+have arrived or, if the job may have fewer, some time after enough have. Later, it does so when all nodes of the
+generation before, and those for which it ended, have arrived or are lost. If too few are left then, and the launcher
+starts lost nodes anew, the first node waits for these for a while. It claims the token of the generation before it
+names the members, so every member may write. If it is lost in between, the next node in order does the same: the first
+list of members stands.
 
-As many of the nodes that have arrived are chosen as the layout has a mesh for: replicas of several nodes are whole or
-not there. The nodes of a replica that lost one of its own stay out first, as the whole replicas hold every part of the
-state; they wait, and take part again when the number is whole.
+The layout decides how many of the arrived nodes take part, because a replica of several nodes is whole or absent. The
+nodes of a replica that has lost a node are left out first: the whole replicas hold every part of the state. Nodes that
+are left out wait, and take part when their number makes a whole replica again.
 
-A node of a job whose generations go on without it asks to take part again: it was lost and is back, or it came to the
-meeting too late, or the layout had no use for it. It waits with all that it needs imported; rank 0 hears that it does,
-and ends the generation between two steps (`slipway.trainer.elastic.scaling`). One that stands in for a member that died
-ends the generation at once: the member's ranks are gone. It is that node itself, or another machine with its number in
-the job: a launcher that gives numbers gives each to one node at a time.
+A node may stand outside a running generation: it was lost and is back, or it came to the meeting too late, or the
+layout left it out. It asks to take part, and waits with all imports done. Rank 0 learns of it and ends the generation
+between two steps (`slipway.trainer.elastic.scaling`). A node that replaces a dead member ends the generation at once,
+because the member's ranks are gone. It is that node itself, or another machine with its number in the job: a launcher
+that gives numbers gives each to one node at a time.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ from slipway.trainer.elastic.liveness import LOST_SECONDS, NodeLiveness
 from slipway.trainer.record import causes
 
 JOIN_SECONDS = 900.0
-"""Time for the nodes to find each other at the start, as some still pull their image."""
+"""Time for the nodes to meet at the start, when some still pull their image."""
 LAST_CALL_SECONDS = 30.0
-"""How long a job that may have fewer nodes waits at the start for the rest, once enough have arrived."""
+"""At the start, the wait of a job that may have fewer nodes for the others, once enough have arrived."""
 RETURN_SECONDS = 30.0
-"""How long a silent node is waited for that the launcher starts anew: Kubernetes makes a new pod after 10 s."""
+"""The wait for a silent node that the launcher starts anew: Kubernetes makes a new pod after 10 s."""
 
 
 class GenerationOver(Exception):
@@ -49,12 +49,12 @@ class GenerationOver(Exception):
 
 @dataclass(frozen=True)
 class NodeCount:
-    """How many nodes a job takes."""
+    """The number of nodes of a job."""
 
     least: int
     most: int
     replaced_seconds: float = 0.0
-    """How long a job with too few nodes waits for one in the place of a lost one; 0 where none comes."""
+    """The time that a job with too few nodes waits for a replacement of a lost node; 0 if there are none."""
 
 
 class Rendezvous:
@@ -73,29 +73,37 @@ class Rendezvous:
     ) -> None:
         """Take part for this node.
 
-        `choose` says which of the nodes that have arrived take part, after the members of the generation before.
-        `grant` claims the token for members, for the reason given, or says why not. `pause` is called between two looks
-        with the generation, and may raise GenerationOver.
+        `choose(arrived, before)` returns the arrived nodes that take part, with the members of the generation before.
+        `grant(members, reason)` claims the token for the members; it returns an End if it cannot. `pause(generation)`
+        is called between two readings of the store, and may raise GenerationOver.
         """
-        self._store, self._liveness, self._own, self._nodes = store, liveness, own, nodes
-        self._incarnation, self._choose, self._grant, self._pause = incarnation, choose, grant, pause
+        self._store = store
+        self._liveness = liveness
+        self._own = own
+        self._nodes = nodes
+        self._incarnation = incarnation
+        self._choose = choose
+        self._grant = grant
+        self._pause = pause
         self._patience = RETURN_SECONDS if nodes.replaced_seconds else LOST_SECONDS
         self._known: dict[str, Arrival] = {}
-        """The arrivals that were read, by key: they do not change."""
+        """The arrivals read so far, by key: they do not change."""
 
     def members(self, generation: int, before: Members | None, cause: str, joins: Sequence[str] = ()) -> Members:
-        """Meet for a generation; who takes part in it, which may be without this node.
+        """Meet for a generation; returns its members, perhaps without this node.
 
-        before: those of the generation before; None at the start. joins: nodes that are waited for beside them. Raises
-        GenerationOver and StoreGone.
+        before: the members of the generation before; None at the start. joins: nodes for which the meeting waits beside
+        them. Raises GenerationOver and StoreGone.
         """
         number = self._store.number(key(generation, "arrivals"))
         self._store.write(key(generation, "arrived", number), self._own)
         begun = time.monotonic()
         while True:
-            if end := self._store.read(key(generation, "end"), End):
+            end = self._store.read(key(generation, "end"), End)
+            if end:
                 raise GenerationOver(end)
-            if members := self._store.read(key(generation, "members"), Members):
+            members = self._store.read(key(generation, "members"), Members)
+            if members:
                 return members
             arrived = self._arrived(generation)
             if arrived and arrived[0] == self._own and self._complete(arrived, before, joins, begun):
@@ -107,11 +115,14 @@ class Rendezvous:
         """The nodes that have arrived and are not lost, in the order of their ranks."""
         for number in range(self._store.count(key(generation, "arrivals"))):
             name = key(generation, "arrived", number)
-            if name not in self._known and (arrival := self._store.read(name, Arrival)):
+            if name in self._known:
+                continue
+            arrival = self._store.read(name, Arrival)
+            if arrival:
                 self._known[name] = arrival
         arrivals = [arrival for name, arrival in self._known.items() if name.startswith(key(generation, "arrived", ""))]
         living = [arrival for arrival in arrivals if arrival == self._own or not self._is_lost(arrival.node)]
-        # One that was started anew while the others were still on their way has arrived twice.
+        # A node that was started anew while the others were still on their way has arrived twice.
         last = {arrival.index if arrival.index >= 0 else arrival.node: arrival for arrival in living}
         return sorted(last.values(), key=lambda arrival: (arrival.index, arrival.node))
 
@@ -122,9 +133,8 @@ class Rendezvous:
             waited = LAST_CALL_SECONDS if len(arrived) >= self._nodes.least else JOIN_SECONDS
             return time.monotonic() - begun > waited
         arrived_nodes = {arrival.node for arrival in arrived}
-        if not all(
-            node in arrived_nodes or self._is_lost(node) for node in (*(member.node for member in before.nodes), *joins)
-        ):
+        expected_nodes = [*(member.node for member in before.nodes), *joins]
+        if not all(node in arrived_nodes or self._is_lost(node) for node in expected_nodes):
             return False
         return len(arrived) >= self._nodes.least or time.monotonic() - begun > self._nodes.replaced_seconds
 
@@ -132,11 +142,11 @@ class Rendezvous:
         return bool(self._liveness.lost(node, self._patience))
 
     def _close(self, generation: int, nodes: tuple[Arrival, ...], cause: str) -> None:
-        """Name the members, or end the generation when they are too few or get no token."""
+        """Name the members, or end the generation if they are too few or get no token."""
         members = Members(self._incarnation, generation, nodes, time.time())
         end = self._too_few(len(nodes), cause) or self._grant(members, cause)
         if end is None:
-            self._store.remove(DUMP)  # no rank of the generation before is in an exchange, and none of this one is yet
+            self._store.remove(DUMP)  # ranks of the generation before are in no collective, and this one has none yet
             self._store.write_first(key(generation, "members"), members)
         else:
             self._store.write_first(key(generation, "end"), end)
@@ -151,7 +161,7 @@ class Rendezvous:
 def chosen(
     arrived: Sequence[Arrival], before: Members | None, most: int, settings: LayoutSettings
 ) -> tuple[Arrival, ...]:
-    """Those that take part, in the order of `arrived`; all, up to `most`, where the layout fits no number of them.
+    """The nodes that take part, in the order of `arrived`: all, up to `most`, if the layout fits no number of them.
 
     before: the generation before; None at the start.
     """
@@ -163,25 +173,30 @@ def chosen(
 
 
 def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:
-    """The newest generation of the job, where there is one; from now on this node is neither lost nor asked to stop.
+    """The newest generation of the job, or None; from now on this node is neither lost nor asked to stop.
 
-    A generation that it stands for a member of is over, and a member on another machine is lost from now on. Raises
-    StoreGone.
+    If this node replaces a member of that generation, the generation is over; a replaced member on another machine is
+    lost from now on. Raises StoreGone.
     """
     store.remove(f"{LOST}/{own.node}")
     members = newest = store.read(key(0, "members"), Members)
     while members:
-        newest, members = members, store.read(key(members.generation + 1, "members"), Members)
-    if newest and (before := _predecessor(newest, own)):
-        kind, what = causes.DISRUPTED, "lost"
+        newest = members
+        members = store.read(key(members.generation + 1, "members"), Members)
+    before = _predecessor(newest, own) if newest else ""
+    if newest and before:
+        kind = causes.DISRUPTED
+        what = "lost"
         if store.has(f"{STOP_REQUESTED}/{before}"):
-            kind, what = causes.STOP_REQUESTED, "asked to stop"
+            kind = causes.STOP_REQUESTED
+            what = "asked to stop"
         if before == own.node:
             reason = f"node {before} was {what}, and is back"
         else:
             store.write(f"{LOST}/{before}", {})
             reason = f"node {before} was {what}, and {own.node} is here in its place"
-        at, joins = time.time(), (own.node,)
+        at = time.time()
+        joins = (own.node,)
         end = End(own.node, kind, reason, store.has(STOPPING), 1, at, (), (before,), stay=stays, joins=joins)
         store.write_first(key(newest.generation, "end"), end)
     store.remove(f"{STOP_REQUESTED}/{own.node}")
@@ -189,19 +204,19 @@ def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:
 
 
 def ask_to_join(store: JobStore, members: Members, own: Arrival, most: int) -> None:
-    """Say that this node waits, where the generation has fewer nodes than the job may have. Raises StoreGone."""
+    """Tell rank 0 that this node waits, if the generation has fewer nodes than the job may have. Raises StoreGone."""
     if len(members.nodes) < most and not members.has(own.node):
         store.write(key(members.generation, "waiting", store.number(key(members.generation, "waits"))), own)
 
 
 def tell_over(store: JobStore) -> None:
-    """Say that the job is over, so that its store waits for nobody to come back; what cannot be said is left out."""
+    """Tell the store that the job is over, so that it does not wait for nodes to come back; ignores a lost store."""
     with contextlib.suppress(StoreGone):
         store.write(OVER, {})
 
 
 def _broken(before: Members, arrived_nodes: set[str], settings: LayoutSettings) -> set[str]:
-    """The nodes of replicas that are no longer whole, with those that have not been a part of one."""
+    """The nodes of replicas that are no longer whole, and the nodes that were in no replica."""
     try:
         mesh = layout.check(settings, before.world, before.nodes[0].ranks)
     except Invalid:
@@ -218,6 +233,8 @@ def _broken(before: Members, arrived_nodes: set[str], settings: LayoutSettings) 
 
 
 def _predecessor(members: Members, own: Arrival) -> str:
-    """The member that this node stands in for; empty where there is none."""
-    same = (member.node for member in members.nodes if member.node == own.node or member.index == own.index >= 0)
-    return next(same, "")
+    """The member that this node replaces; empty if there is none."""
+    for member in members.nodes:
+        if member.node == own.node or member.index == own.index >= 0:
+            return member.node
+    return ""

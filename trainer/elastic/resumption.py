@@ -1,8 +1,8 @@
-"""The resumption: where a training goes on from, when its ranks have met.
+"""The resumption: the state from which a training continues when its ranks have met.
 
-From the state that ranks of the generation before still hold; else from what they have left in the memory of the
-nodes, unless a checkpoint is newer; else from the newest good checkpoint, its own or the one that it branches from;
-else from initial weights, which are the caller's.
+It is the first of these that exists: the state that ranks of the generation before still hold; the state in the memory
+of the nodes, unless a checkpoint is newer; the newest good checkpoint of this training, or the one that it branches
+from. Without any of them, the caller begins with initial weights.
 """
 
 import functools
@@ -33,15 +33,15 @@ from slipway.trainer.step.engine import Engine
 
 @dataclass
 class GenerationCarryover:
-    """What a process takes from one generation into the next."""
+    """The objects that a process takes from one generation into the next."""
 
     state: HeldState | None = None
-    """None where this rank holds no whole state."""
+    """None if this rank holds no whole state."""
     saver: Saver | None = None
-    """With its writer process, and the memory of its buffers."""
+    """It keeps its writer process and the memory of its buffers."""
 
     def saver_for(self, config: Config, world: World, token: fence.Token, ring: NodeRing) -> Saver:
-        """The saver of the generation before, for this one; a new one where there is none."""
+        """The saver of the generation before, now with this one's token; a new saver if there is none."""
         if self.saver is None:
             self.saver = Saver(config.training, config.placement, world, token, config.storage, ring)
         else:
@@ -51,10 +51,12 @@ class GenerationCarryover:
     def hold(
         self, engine: Engine, world: World, progress: TrainingProgress, figures: Mapping[str, float], reported: bool
     ) -> None:
-        """Hold what `engine` has after the step of `progress`; see `HeldPosition`."""
+        """Hold the state of `engine` after the step of `progress`; see `HeldPosition`."""
+        self.state = None
         full_state = engine.whole_state()
-        position = HeldPosition(progress, figures, reported)
-        self.state = HeldState(position, hand_over.part(world.rank, world.mesh), full_state) if full_state else None
+        if full_state:
+            position = HeldPosition(progress, figures, reported)
+            self.state = HeldState(position, hand_over.part(world.rank, world.mesh), full_state)
 
     def close(self) -> None:
         """End the saver."""
@@ -65,18 +67,18 @@ class GenerationCarryover:
 
 @dataclass(frozen=True)
 class RestoredProgress:
-    """What a checkpoint said."""
+    """The progress that a training has restored."""
 
     progress: TrainingProgress
     own: bool
-    """Whether it is one of this training, and not of the one that it branches from."""
+    """Whether it is this training's own, not that of its parent."""
     committed: bool = True
-    """Whether it is on record, so that the step need not be saved again."""
+    """Whether a checkpoint of the step is on record, so that it need not be saved again."""
 
 
 @dataclass(frozen=True)
 class Resumption:
-    """One rank's part in it; all ranks call each method at the same time."""
+    """One rank's part in the resumption; all ranks call each method at the same time."""
 
     config: Config
     world: World
@@ -88,8 +90,9 @@ class Resumption:
     """Called while the training waits for a tier."""
 
     def remove_what_is_left(self) -> None:
-        """Remove what older tokens have left half written. Raises fence.Superseded."""
-        checkpoints, placement = paths.checkpoints(self.config.training), self.config.placement
+        """Remove half-written files of older tokens. Raises fence.Superseded."""
+        checkpoints = paths.checkpoints(self.config.training)
+        placement = self.config.placement
         if self.world.is_rank_zero:
             fence.check(Path(placement.store), self.token)
             publication.remove_unpublished(Path(placement.durable) / checkpoints, self.token)
@@ -98,7 +101,7 @@ class Resumption:
             publication.remove_unpublished(nvme_folder(placement) / checkpoints, self.token)
 
     def from_ranks(self, engine: Engine, carryover: GenerationCarryover) -> HandOver | None:
-        """Continue from what ranks hold; None where that is not whole. Afterwards `carryover` holds no state."""
+        """Continue from the state that ranks hold; None if a part is missing. Afterwards `carryover` has no state."""
         if self.world.groups is None or not self.world.groups.stays:
             return None
         begun = time.time()
@@ -111,32 +114,35 @@ class Resumption:
         return handover
 
     def from_what_is_saved(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
-        """Continue from memory or else from a checkpoint; None where there is none."""
+        """Continue from memory, or else from a checkpoint; None if there is neither."""
         return self.from_memory(engine, saver) or self.from_checkpoint(engine, saver)
 
     def from_memory(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
-        """Continue from what the memory of the nodes holds; None where it holds nothing as new as the newest commit."""
-        begun, commit = time.time(), self._newest_commit()
-        if isinstance(commit, str):  # the code that reads the checkpoints reports this fault
+        """Continue from the memory of the nodes; None if the newest commit is newer than it."""
+        begun = time.time()
+        commit = self._newest_commit()
+        if isinstance(commit, str):  # `from_checkpoint` reports this fault
             return None
         needed = functools.partial(state.files_to_load, engine, self.world.rank, self.world.size)
         least = commit.step if commit else 0
         messages = RestoreWords(self.record, self.world.is_rank_zero, self.on_progress)
-        buffers, own = slots.from_environment(), self.token.incarnation
+        buffers = slots.from_environment()
+        own = self.token.incarnation
         checkpoint = gathering.newest(self.world, buffers, own, least, needed, messages.memory_fault)
         if checkpoint is None:
             return None
         restore.load(engine, checkpoint.contents, self.world)
         if commit:
             saver.resumed_from(commit)
-        progress, committed = checkpoint.contents.progress(), commit is not None and commit.step == checkpoint.step
+        progress = checkpoint.contents.progress()
+        committed = commit is not None and commit.step == checkpoint.step
         self._take_random_state(progress)
         name = commit.name if commit and committed else ""
         self.record("restored", step=checkpoint.step, commit=name, memory=True, seconds=time.time() - begun)
         return RestoredProgress(progress, own=True, committed=committed)
 
     def _newest_commit(self) -> fence.Commit | str | None:
-        """As rank 0 reads it, or why it cannot."""
+        """The newest commit, or why it cannot be read; rank 0 reads it."""
         commit: fence.Commit | str | None = None
         if self.world.is_rank_zero:
             try:
@@ -150,8 +156,9 @@ class Resumption:
             random_state.restore(progress.random_states[self.world.rank])
 
     def from_checkpoint(self, engine: Engine, saver: Saver) -> RestoredProgress | None:
-        """Continue from the newest good checkpoint; None where there is none, nor one to branch from."""
-        begun, store = time.time(), Path(self.config.placement.store)
+        """Continue from the newest good checkpoint, or from the parent's; None if there is neither."""
+        begun = time.time()
+        store = Path(self.config.placement.store)
         locations = CheckpointPlaces(self.config.placement, self.world, self.token, self.ring)
         needed = functools.partial(state.files_to_load, engine, self.world.rank, self.world.size)
         messages = RestoreWords(self.record, self.world.is_rank_zero, self.on_progress)

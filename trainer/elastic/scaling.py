@@ -1,14 +1,14 @@
-"""Scaling: a job gets more nodes, or fewer, between two steps; the generation ends for it.
+"""Scaling: a job gets more or fewer nodes between two steps, at the end of a generation.
 
-**Up.** A node that was lost and is back says in the job's store that it waits (`slipway.trainer.elastic.generations`).
-A thread of rank 0 looks there, on a connection of its own, while the job has fewer nodes than it may have. Rank 0 adds
-what it has seen to the numbers that the ranks sum in every step anyway: all of them learn of it after the same step,
-and leave their generation there. So no step is done twice, and none is lost.
+**Up.** A node that was lost and is back writes to the job's store that it waits
+(`slipway.trainer.elastic.generations`). A thread of rank 0 reads this on its own connection, while the job has fewer
+nodes than it may have. Rank 0 adds the number of waiting nodes to the numbers that the ranks sum in every step anyway,
+so all ranks learn of it after the same step and end their generation there. No step is repeated or lost.
 
-**Down.** Some nodes are asked to stop while others of their job are not, as when one node is drained. Where the
-launcher starts a node anew that ended (`REPLACED`), the job goes on without it: all ranks have saved a checkpoint after
-the same step, and end their generation there. A job whose nodes are all asked stops; one whose nodes nobody replaces
-stops when one of them is asked.
+**Down.** Some nodes of a job are asked to stop and others are not, as when one node is drained. If the launcher starts
+a node that has ended anew (`REPLACED`), the job goes on without it: all ranks save a checkpoint after the same step,
+and end their generation there. A job stops if all its nodes are asked; a job whose nodes are not replaced stops if one
+of them is asked.
 """
 
 import contextlib
@@ -27,30 +27,38 @@ from slipway.trainer.node.world import World
 from slipway.trainer.record import causes
 
 SETTLE_SECONDS = 2.0
-"""So long the ranks wait, with their checkpoint saved, for nodes that are asked together with the first one: whoever
-deletes a job asks its nodes one after the other."""
+"""The ranks wait this long, with their checkpoint saved, for requests to further nodes: to delete a job is to ask its
+nodes one after the other."""
 LOOK_SECONDS = 1.0
-"""Between two looks for nodes that wait."""
+"""Between two readings of the nodes that wait."""
 
 
 class ScaleUp:
-    """The nodes that wait for the generation of this rank to end; on ranks other than 0 there are none."""
+    """The nodes that wait for the end of this rank's generation; rank 0 looks for them."""
 
     def __init__(self, settings: LayoutSettings, world: World, environment: Mapping[str, str] = os.environ) -> None:
-        """`settings` say which numbers of nodes have a mesh."""
-        self._settings, self._ranks = settings, int(environment.get("LOCAL_WORLD_SIZE", "1"))
+        """`settings` decide which numbers of nodes have a mesh."""
         self.waiting = 0.0
-        """How many nodes wait, as all ranks know since the last step."""
+        """The number of waiting nodes; all ranks know it since the last step."""
+
+        # The job.
+        self._settings = settings
+        self._environment = environment
+        self._ranks = int(environment.get("LOCAL_WORLD_SIZE", "1"))
+        self._nodes = int(environment.get("GROUP_WORLD_SIZE", "1"))
+        self._most = int(environment.get(MOST, "1"))
+        self._generation = generations.from_environment(environment)
         self._stays = world.groups is not None and world.groups.stays
-        self._environment, self._names = environment, tuple[str, ...]()
-        self._generation, self._closing = generations.from_environment(environment), threading.Event()
-        self._nodes, self._most = (int(environment.get(name, "1")) for name in ("GROUP_WORLD_SIZE", MOST))
+
+        # The nodes that the thread of rank 0 has found.
+        self._names: tuple[str, ...] = ()
+        self._closing = threading.Event()
         self._thread = threading.Thread(target=self._look, name="scale-up", daemon=True)
         if world.is_rank_zero and self._nodes < self._most and self._generation is not None:
             self._thread.start()
 
     def number(self) -> float:
-        """How many wait, as rank 0 has seen, where the layout has a mesh for more nodes with them: to be summed."""
+        """This rank's addend to the number of waiting nodes: 0 on all ranks but rank 0, or if no larger mesh fits."""
         count = len(self._names)
         if not count:
             return 0.0
@@ -58,22 +66,22 @@ class ScaleUp:
         return float(count) if fits > self._nodes else 0.0
 
     def reason(self, step: int) -> str:
-        """Why the generation ends after this step, for a person; asked of rank 0."""
+        """Why the generation ends after this step, for a person; complete on rank 0 only."""
         return f"made room after step {step} for {', '.join(self._names)}"
 
     def admit(self, step: int) -> None:
-        """End the generation of all ranks after this step; rank 0 calls it. Raises RuntimeError without the store."""
+        """Announce the end of the generation; rank 0 calls it. Raises RuntimeError if the store is gone."""
         node = self._environment.get("SLIPWAY_NODE", "local")
         end = End(node, causes.GROWN, self.reason(step), False, 0, time.time(), stay=self._stays, joins=self._names)
         generations.announce(end, self._environment)
 
     def close(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._closing.set()
 
     def _look(self) -> None:
         assert self._generation is not None
-        with contextlib.suppress(RuntimeError):  # the store is gone, and with it who waits there
+        with contextlib.suppress(RuntimeError):  # if the store is gone, no node can wait there
             store: Any = generations.job_store(self._environment)
             while not self._closing.wait(LOOK_SECONDS):
                 count = store.add(key(self._generation, "waits"), 0)
@@ -92,17 +100,18 @@ def leaving_nodes(
     leave_requested: Callable[[], bool],
     stops: bool,
 ) -> tuple[str, ...]:
-    """The nodes that leave after this step; empty where the whole job stops. Every rank calls it, and gets the same.
+    """The nodes that leave after this step; empty if the whole job stops. All ranks call it, and get the same result.
 
-    asked: whether this rank's node, `node`, was asked to stop. stops: whether this rank stops the job for a reason of
-    the training's own.
+    leave_requested: whether this rank's node, `node`, was asked to stop. stops: whether this rank stops the job for a
+    reason within the training.
     """
     if not float(os.environ.get(REPLACED, "0")):
         return ()
     time.sleep(SETTLE_SECONDS)
     answers = world.all_gather((node, leave_requested(), stops))
+    all_nodes = {name for name, _, _ in answers}
     leaving = {name for name, is_asked, _ in answers if is_asked}
-    if any(job_stops for _, _, job_stops in answers) or leaving == {name for name, _, _ in answers}:
+    if leaving == all_nodes or any(job_stops for _, _, job_stops in answers):
         return ()
     return tuple(sorted(leaving))
 

@@ -1,9 +1,9 @@
-"""Skipped batches: the steps of a training whose batches are left out, on record for every later start and replay.
+"""Skipped batches: the steps of a training whose batches are skipped, on record for every later start and replay.
 
-    skipped/<step>.json     why this step's batch is left out
+    skipped/<step>.json     why this step's batch is skipped
 
-A step that is left out is counted and changes nothing: the sample order of all other steps stays as it is. The name of
-a record alone says that the step is left out; what it holds says why.
+A skipped step counts and changes nothing: the sample order of all other steps stays the same. The name of a record
+alone marks the step as skipped; the record holds the reason.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ FORMAT = "slipway.skipped/1"
 
 @dataclass(frozen=True)
 class SkippedBatch:
-    """Why the batch of a step is left out."""
+    """The reason for which the batch of a step is skipped."""
 
     step: int
     found: int
-    """The step at which the reason was found: several batches may be left out for one reason."""
+    """The step at which the reason was found: several batches may be skipped for one reason."""
     kind: str
     """Of `slipway.trainer.record.causes`."""
     reason: str
@@ -37,13 +37,13 @@ def note(store: Path, batch: SkippedBatch) -> bool:
 
 
 def read(store: Path) -> dict[int, int]:
-    """The steps that are left out, each with the step at which the reason was found. Raises OSError."""
+    """The skipped steps, each with the step at which the reason was found. Raises OSError."""
     steps = [int(name) for name in files.names(store, files.SKIPPED) if name.isdigit()]
     return {step: _found_at(store, step) for step in steps}
 
 
 def copy(source: Path, target: Path, after: int) -> None:
-    """Leave out in `target`, which continues `source` after a step, the later batches that `source` leaves out.
+    """Skip in `target`, which branches from `source` after a step, the later batches that `source` skips.
 
     Raises OSError.
     """
@@ -53,17 +53,16 @@ def copy(source: Path, target: Path, after: int) -> None:
 
 
 def reasons(skipped: dict[int, int], step: int, within: int) -> list[int]:
-    """The steps at which a reason to leave out batches was found, among the last `within` steps up to `step`."""
+    """The steps at which a reason to skip batches was found, among the last `within` steps up to `step`."""
     return sorted({found_step for found_step in skipped.values() if step - within < found_step <= step})
 
 
 def listed(steps: Iterable[int]) -> str:
-    """Steps in words."""
     return ", ".join(map(str, steps))
 
 
 def path(store: Path, step: int) -> Path:
-    """Where the record of a step lies."""
+    """The path of a step's record."""
     return files.named(store, files.SKIPPED, f"{step:09d}")
 
 

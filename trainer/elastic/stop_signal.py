@@ -1,9 +1,9 @@
-"""The stop signal: a node is asked to stop (SIGTERM), and what that means for its job.
+"""The stop signal: the consequences for a job when one of its nodes is asked to stop (SIGTERM).
 
-Where nobody takes the node's place, the whole job stops: the generation that runs is the last one. Where the launcher
-starts a node anew that ended, on a machine that is not drained, this node alone leaves, and the job goes on without it;
-it stops when all nodes of a generation are asked. The ranks save a checkpoint first in both cases
-(`slipway.trainer.elastic.scaling`). A node that waits beside the ranks of others leaves alone, whatever is replaced.
+If nodes are not replaced, the whole job stops: the current generation is the last one. If the launcher starts a node
+that has ended anew, on a machine that is not drained, only this node leaves, and the job goes on without it; the job
+stops if all nodes of a generation are asked. The ranks save a checkpoint first in both cases
+(`slipway.trainer.elastic.scaling`). A node without ranks, which waits for the next generation, always leaves alone.
 """
 
 import signal
@@ -20,20 +20,22 @@ BY_SIGNAL = "asked to stop by SIGTERM"
 
 
 class StopSignal:
-    """What one supervisor hears and says of a stop."""
+    """One supervisor's handling of SIGTERM, and its messages about it to the others."""
 
     def __init__(self, store: JobStore, node: str, replaced: bool) -> None:
         """Listen for SIGTERM. `replaced`: whether a node that ends is started anew."""
-        self._store, self._node, self._replaced = store, node, replaced
+        self._store = store
+        self._node = node
+        self._replaced = replaced
         self.is_requested = False
         """Whether this node was asked to stop."""
         self.is_waiting = False
-        """Whether other nodes have ranks, and this one waits beside them."""
+        """Whether this node waits for the next generation, while other nodes have ranks."""
         signal.signal(signal.SIGTERM, self._hear)
 
     @property
     def leaves(self) -> bool:
-        """Whether this node leaves, and the others may go on: it says nothing of the end of the job."""
+        """Whether this node leaves and the job may go on."""
         return self.is_requested and (self._replaced or self.is_waiting)
 
     def broadcast(self) -> None:
@@ -44,7 +46,7 @@ class StopSignal:
             self._store.write_first(STOPPING, StopAsked(self._node))
 
     def raise_if_stopped(self, generation: int) -> None:
-        """Raise GenerationOver when this node was asked, before it has ranks in this generation. Raises StoreGone."""
+        """Raises GenerationOver if this node was asked before it has ranks in this generation. Raises StoreGone."""
         if not self.is_requested:
             return
         end = End(self._node, causes.STOP_REQUESTED, BY_SIGNAL, final=True, code=128 + signal.SIGTERM, at=time.time())
@@ -63,7 +65,7 @@ class StopSignal:
 
     def is_final(self, fault: RankFault, members: Members) -> bool:
         """Whether the job ends with the end of a rank. Raises StoreGone."""
-        # A rank that was asked together with its node ends with it, and the others need not.
+        # A rank that is asked to stop with its node ends with the node; the others may go on.
         alone = fault.kind == causes.STOP_REQUESTED and self.leaves
         return (fault.final and not alone) or self.ends(members)
 

@@ -1,8 +1,8 @@
-"""Stragglers: the ranks whose own part of a step takes much longer than that of the others, for a while. Pure.
+"""Stragglers: ranks whose own part of a step takes much longer than that of the others, for a while.
 
-A rank's own part is the time in which it waits for no other: what waits takes as long everywhere. Each rank is held
-against all others and not against all, so that of two ranks one can be slow too. How long its last steps took says its
-pace (`StepPace`), from which deadlines are found too.
+A rank's own part of a step is the time in which it waits for no other rank; with waits, a step takes the same time on
+all ranks. Each rank is compared with all others, not with all ranks, so that one of two ranks can be slow. The pace of
+a rank (`StepPace`) comes from its last steps; deadlines follow from it too.
 """
 
 from collections import deque
@@ -13,22 +13,22 @@ from slipway.trainer.elastic.outliers import median, sigmas
 
 PACE_WINDOW = 64
 FEWEST_STEPS = 16
-"""Before so many steps nothing is said: the first ones warm up."""
+"""Before this many steps there is no pace: the first steps warm up."""
 OWN_SECONDS = 20.0
-"""The own part is of the steps of so many seconds, `FEWEST_STEPS` at most: where steps are long, more of them would be
-minutes old, and a rank that has become slow would look well for as long."""
+"""The own part is measured over the steps of this time, at most `FEWEST_STEPS`. Of long steps, more would be minutes
+old: a rank that has become slow would seem well for that time."""
 OWN_FEWEST = 5
-"""So many steps in any case: one or two of them may be slow by chance."""
+"""It is measured over at least this many steps: one or two of them may be slow by chance."""
 LEAST_DEVIATION = 0.1
-"""Ranks within a tenth of one another are alike."""
+"""Ranks within a tenth of one another count as equally fast."""
 HALF_AS_LONG_AGAIN = 1.5
-"""A rank that is not slower than this costs the others little, however alike they are."""
+"""A rank that is slow by a smaller factor costs the others little, even if these are all equally fast."""
 SHORTEST = 1e-3
-"""Seconds; steps whose own part is shorter are the machine's noise."""
+"""Seconds; differences between shorter own parts are noise of the machine."""
 
 
 def slow_ranks(own: Mapping[int, float], least_sigmas: float) -> dict[int, float]:
-    """How many times as long as the others' the own part of each slow rank takes.
+    """The slow ranks, each with its own part relative to the median of the others.
 
     own: median seconds by rank. least_sigmas: robust standard deviations from which on a rank is slow.
     """
@@ -46,7 +46,7 @@ def slow_ranks(own: Mapping[int, float], least_sigmas: float) -> dict[int, float
 
 @dataclass
 class SlowRanks:
-    """Which ranks have been slow for how long. A rank that is seen and is not slow once begins anew."""
+    """The ranks that are slow, and since when. One new figure that is not slow ends a rank's time."""
 
     persists: float
     """Seconds for which a rank must be slow before it is reported."""
@@ -54,10 +54,10 @@ class SlowRanks:
     reported: set[int] = field(default_factory=set)
 
     def look(self, slow: Mapping[int, float], advanced_ranks: Collection[int], now: float) -> list[int]:
-        """The ranks that have been slow for long enough now, each once as long as it stays slow.
+        """The ranks that have now been slow for long enough; each is reported once while it stays slow.
 
-        seen: the ranks whose figures are new and of a step; nothing is known of any other, which stays as it was. now:
-        seconds, by the reader's own clock.
+        advanced_ranks: the ranks with new figures of a step; the state of the others does not change. now: seconds, by
+        the reader's own clock.
         """
         waiting_since = {rank: since for rank, since in self.since.items() if rank not in advanced_ranks}
         self.since = {**waiting_since, **{rank: self.since.get(rank, now) for rank in slow if rank in advanced_ranks}}
@@ -81,10 +81,10 @@ class StepPace:
         return max(self._steps, default=0.0)
 
     def add(self, seconds: float, own: float) -> tuple[float, float]:
-        """Take in a step that took so many seconds, `own` of them without waiting.
+        """Add a step of `seconds`, of which the rank spent `own` without waiting.
 
-        Returns the seconds of the longest of the last steps, and the median of the own ones of the very last; 0 before
-        there are enough.
+        Returns the seconds of the longest of the last steps, and the median of the own seconds of the newest; both are
+        0 before there are enough steps.
         """
         self._steps.append(seconds)
         self._own.append(own)
@@ -93,10 +93,12 @@ class StepPace:
         return max(self._steps), median(list(self._own)[-self._recent() :])
 
     def _recent(self) -> int:
-        """How many of the last steps took `OWN_SECONDS` together."""
-        spent, count = 0.0, 0
+        """The number of the newest steps that took `OWN_SECONDS` together, from `OWN_FEWEST` to `FEWEST_STEPS`."""
+        spent = 0.0
+        count = 0
         for seconds in reversed(self._steps):
-            spent, count = spent + seconds, count + 1
+            spent = spent + seconds
+            count = count + 1
             if spent >= OWN_SECONDS:
                 break
         return max(OWN_FEWEST, min(FEWEST_STEPS, count))

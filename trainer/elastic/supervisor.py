@@ -1,7 +1,8 @@
 """The supervisor's loop: meet the other nodes, fork ranks, watch them, end them together, and begin again.
 
-It runs in one thread, as a process with several cannot be forked safely. A rank that dies is seen at once (its pidfd
-becomes readable); the end of the generation on another node, and the loss of a node, within `POLL_SECONDS`.
+It runs in one thread, because a process with several threads cannot be forked safely. It notices the death of a rank at
+once (the rank's pidfd becomes readable), and the end of the generation on another node, or the loss of a node, within
+`POLL_SECONDS`.
 """
 
 import functools
@@ -33,15 +34,16 @@ from slipway.trainer.record.recorder import BEGUN_VARIABLE
 POLL_SECONDS = 0.05
 LOOK_SECONDS = 0.01
 NODES_PER_SECOND = 4000.0
-"""So many nodes at most ask the store in a second, so that one store serves a large job."""
+"""The most nodes that query the store in a second, so that one store serves a large job."""
 FOLLOW_SECONDS = 3.0
-"""A rank that only lost the others waits so long for a node that knows why, before its own end counts as the cause."""
+"""The time in which a node that knows the reason may report it, before the failure of a rank that only lost its peers
+counts as the cause."""
 SILENT_SECONDS = 2.5
-"""A supervisor that shows no sign of life for so long, while its ranks are lost, has died: it shows one each second."""
+"""A supervisor beats each second; without a beat for this time, and with its ranks lost, it has died."""
 LEAVING_SECONDS = 10.0
-"""How long ranks that stay may take to come out of their exchanges; one that takes longer is started anew."""
+"""Ranks that stay may take this long to leave their collectives; a slower one is started anew."""
 ENDING_SECONDS = 3.0
-"""How long ranks may take to end by themselves when the job ends: each of them may have something to say."""
+"""Ranks may take this long to end by themselves when the job ends: each may write a last message."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class JobPlace:
     config: Path
     """The resolved configuration."""
     settings: LayoutSettings
-    """What it says of the layout."""
+    """The settings of the configuration that decide the layout."""
     store: Path
     """The training's durable folder."""
     incarnation: int
@@ -60,7 +62,7 @@ class JobPlace:
     endpoint: tuple[str, int]
     """Host and port of the job's store, for the ranks."""
     stays: bool = False
-    """Whether ranks that are well stay in their processes when a generation ends."""
+    """Whether healthy ranks stay in their processes when a generation ends."""
     helpers: tuple[int, ...] = ()
     """Children of this process that are no ranks."""
     memory: tuple[tuple[int, ...], ...] = ()
@@ -74,16 +76,25 @@ class Supervisor:
 
     def __init__(self, job: JobPlace, store: JobStore, rank_main: Callable[[list[str]], int]) -> None:
         """`rank_main`: the program of a rank, which takes the path of the configuration and returns an exit code."""
-        self._rank_main = rank_main
-        self._job, self._store, self._node = job, store, job.own.node
+        # The job, and this node's place in it.
+        self._job = job
+        self._store = store
+        self._node = job.own.node
+
+        # What the nodes of the job tell each other.
         self._liveness = NodeLiveness(store, self._node)
         self._stop = StopSignal(store, self._node, replaced=bool(job.nodes.replaced_seconds))
         self._budget = Budget(job.store)
+        """How often the job may still start a generation without progress."""
+
+        # The ranks of this node, and the generation that they are in.
+        self._rank_main = rank_main
         self._forks: list[Fork] = []
-        self._tried: dict[str, str] = {}
-        self._moments: dict[str, float] = {}
         self._members: Members | None = None
-        """Those of the generation whose ranks are here."""
+        self._tried: dict[str, str] = {}
+        """Variables of the ranks that tell them whether an earlier generation has run in this job."""
+        self._moments: dict[str, float] = {}
+        """The times of the recovery so far, by name: seconds since the epoch."""
         self._rendezvous = Rendezvous(
             store,
             self._liveness,
@@ -96,29 +107,32 @@ class Supervisor:
         )
 
     def run(self) -> int:
-        """Run generations until the ranks are done or the job ends; the exit code. Raises StoreGone."""
+        """Run generations until the ranks are done or the job ends; returns the exit code. Raises StoreGone."""
         processes.adopt_orphans()
         before: Members | None = None
         last: End | None = None
         generation = 0
         try:
-            if current_members := rendezvous.underway(self._store, self._job.own, self._job.stays):
+            current_members = rendezvous.underway(self._store, self._job.own, self._job.stays)
+            if current_members:
                 before = current_members
                 last = self._wait_for_end(current_members)
                 generation = current_members.generation + 1
             while True:
                 self._stop.raise_if_stopped(generation)
-                cause = f"generation {generation - 1} ended: {last.reason}" if last else "first start"
-                members = self._rendezvous.members(generation, before, cause, last.joins if last else ())
+                reason = f"generation {generation - 1} ended: {last.reason}" if last else "first start"
+                members = self._rendezvous.members(generation, before, reason, last.joins if last else ())
                 self._moments["ranks_gone"] = members.at
-                last = (
-                    self._generation(members, before, last) if members.has(self._node) else self._wait_for_end(members)
-                )
+                if members.has(self._node):
+                    last = self._generation(members, before, last)
+                else:
+                    last = self._wait_for_end(members)
                 if last is None:
                     if not self._stop.leaves:
                         rendezvous.tell_over(self._store)
                     return 0
-                before, generation = members, generation + 1
+                before = members
+                generation = generation + 1
         except GenerationOver as over:
             if not self._stop.leaves:
                 rendezvous.tell_over(self._store)
@@ -130,9 +144,9 @@ class Supervisor:
             self._end_ranks()
 
     def _generation(self, members: Members, before: Members | None, last: End | None) -> End | None:
-        """Start the ranks and watch them to their end; why the generation ended, None when its ranks are done.
+        """Start the ranks and watch them to their end; returns why the generation ended, None if its ranks are done.
 
-        Raises GenerationOver when the job ends with it.
+        Raises GenerationOver if the job ends with the generation.
         """
         self._members = members
         self._fork(members)
@@ -145,15 +159,18 @@ class Supervisor:
             stacks.snapshot(members.generation)
         if end.final:
             self._let_end()
-        elif survivors := self._end_ranks(self._staying(members) if end.stay else ()):
-            reason = f"processes of {self._node} cannot be killed: {survivors}"
-            end = End(self._node, causes.MACHINE, reason, final=True, code=1, at=time.time())
-            self._store.write_first(key(members.generation + 1, "end"), end)
+        else:
+            survivors = self._end_ranks(self._staying(members) if end.stay else ())
+            if survivors:
+                reason = f"processes of {self._node} cannot be killed: {survivors}"
+                end = End(self._node, causes.MACHINE, reason, final=True, code=1, at=time.time())
+                self._store.write_first(key(members.generation + 1, "end"), end)
         if end.kind in slots.DOUBTED:
             slots.forget(self._job.memory)
         if end.kind not in (causes.GROWN, causes.STOP_REQUESTED):
             self._budget.ended(fence.Token(members.incarnation, members.generation))
-        if not end.final and (spent := self._budget.spent):
+        spent = self._budget.spent
+        if spent and not end.final:
             end = replace(end, final=True, reason=f"{end.reason}; {spent}")
             end = self._store.write_first(key(members.generation + 1, "end"), end)
         if end.final:
@@ -164,7 +181,7 @@ class Supervisor:
         return end
 
     def _wait_for_end(self, members: Members) -> End:
-        """Wait, beside the generation without this node, until it ends; it is asked to. Raises GenerationOver."""
+        """Ask the generation, which runs without this node, to end, and wait until it does. Raises GenerationOver."""
         self._end_ranks()
         self._stop.is_waiting = True
         rendezvous.ask_to_join(self._store, members, self._job.own, self._job.nodes.most)
@@ -179,20 +196,22 @@ class Supervisor:
             self._pause_in_rendezvous(members.generation)
 
     def _fork(self, members: Members) -> None:
-        first, host = members.first_rank(self._node), self._job.endpoint
+        first = members.first_rank(self._node)
+        address, port = self._job.endpoint
         shared = {
             "WORLD_SIZE": members.world,
             "LOCAL_WORLD_SIZE": self._job.own.ranks,
             "GROUP_RANK": members.number(self._node),
             "GROUP_WORLD_SIZE": len(members.nodes),
             MOST: self._job.nodes.most,
-            "MASTER_ADDR": host[0],
-            "MASTER_PORT": host[1],
+            "MASTER_ADDR": address,
+            "MASTER_PORT": port,
             incarnation.VARIABLE: members.incarnation,
             VARIABLE: members.generation,
             **self._tried,
-            **({BEGUN_VARIABLE: processes.begun_at()} if members.generation == 0 else {}),
         }
+        if members.generation == 0:
+            shared[BEGUN_VARIABLE] = processes.begun_at()
         config = str(self._job.config)
         command = (sys.executable, "-m", "slipway.trainer", config)
         running_forks = {fork.local: fork for fork in self._forks if fork.poll() is None}
@@ -210,8 +229,9 @@ class Supervisor:
         self._moments["ranks_ready"] = time.time()
 
     def _watch(self, members: Members) -> End | None:
-        """Watch until the generation is over: why, or None when all its ranks have ended well."""
-        end_key, done = key(members.generation, "end"), False
+        """Watch the ranks until the generation is over; returns why, or None if all its ranks have ended well."""
+        end_key = key(members.generation, "end")
+        done = False
         follows_since: float | None = None
         others = [member.node for member in members.nodes]
         neighbour = others[(members.number(self._node) + 1) % len(others)]
@@ -229,13 +249,15 @@ class Supervisor:
             if fault and fault.follows:
                 follows_since = follows_since or time.monotonic()
                 away = [node for node in others if node != self._node]
-                if silent := [node for node in away if self._liveness.silence(node) > SILENT_SECONDS]:
+                silent = [node for node in away if self._liveness.silence(node) > SILENT_SECONDS]
+                if silent:
                     self._announce_silent(members, fault, silent)
                 if time.monotonic() - follows_since < FOLLOW_SECONDS:
                     fault = None
             if fault:
                 self._announce(members, fault)
-            if end := self._store.read(end_key, End):
+            end = self._store.read(end_key, End)
+            if end:
                 return end
             if not done and not any(codes.values()) and None not in codes.values():
                 self._store.write(key(members.generation, "done", self._node), {})
@@ -243,17 +265,20 @@ class Supervisor:
             if done and all(self._store.has(key(members.generation, "done", node)) for node in others):
                 return None
             self._liveness.beat()
-            if neighbour != self._node and (reason := self._liveness.lost(neighbour)):
-                self._announce_lost(members, neighbour, reason)
+            if neighbour != self._node:
+                reason = self._liveness.lost(neighbour)
+                if reason:
+                    self._announce_lost(members, neighbour, reason)
 
     def _announce(self, members: Members, fault: verdict.RankFault) -> None:
-        final, stays = self._stop.is_final(fault, members), self._job.stays
+        final = self._stop.is_final(fault, members)
+        stays = self._job.stays
         where = (fault.rank,), (fault.node or self._node,)
         end = End(self._node, fault.kind, fault.reason, final, fault.code, time.time(), *where, stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
     def _announce_silent(self, members: Members, fault: verdict.RankFault, nodes: Sequence[str]) -> None:
-        """Ranks here lost those of nodes whose supervisors died with their ranks, and can say nothing."""
+        """Announce the end for nodes whose supervisors died with their ranks, and so cannot announce it."""
         reason = f"the supervisor of {', '.join(nodes)} died: it shows no sign of life, and {fault.reason}"
         ranks = tuple(rank for node in nodes for rank in members.ranks(node))
         final = self._stop.ends(members) or verdict.ends_job(causes.KILLED, self._job.policies)
@@ -261,7 +286,8 @@ class Supervisor:
         self._store.write_first(key(members.generation, "end"), end)
 
     def _announce_lost(self, members: Members, node: str, reason: str) -> None:
-        final, stays = self._stop.ends(members), self._job.stays
+        final = self._stop.ends(members)
+        stays = self._job.stays
         where = tuple(members.ranks(node)), (node,)
         end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), *where, stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
@@ -272,7 +298,9 @@ class Supervisor:
     def _grant(self, members: Members, cause: str) -> End | None:
         """Claim the token for the members; why they get none."""
         membership = Membership(":".join(map(str, self._job.endpoint)), members.world)
-        kind, code, reason = causes.SUPERSEDED, int(ExitCode.SUPERSEDED), ""
+        kind = causes.SUPERSEDED
+        code = int(ExitCode.SUPERSEDED)
+        reason = ""
         try:
             nodes = tuple(member.node for member in members.nodes)
             incarnation.granted(self._job.store, self._token(members), membership, nodes, cause)
@@ -280,13 +308,16 @@ class Supervisor:
             reason = str(error)
             done = fence.read_exit(self._job.store, members.incarnation)
             if done and done.outcome == fence.SUCCEEDED:
-                kind, code = causes.DONE, int(ExitCode.DONE)
+                kind = causes.DONE
+                code = int(ExitCode.DONE)
         except (OSError, ValueError) as error:
-            kind, code, reason = causes.STORAGE, 1, str(error)
+            kind = causes.STORAGE
+            code = 1
+            reason = str(error)
         return End(self._node, kind, reason, final=True, code=code, at=time.time()) if reason else None
 
     def _note_gone(self, gone: StoreGone) -> None:
-        """Record that the job ends for want of its store, which says nothing to anybody any more."""
+        """Record that the job ends because its store is gone, through which no node can learn it."""
         if self._members:
             self._budget.ended(self._token(self._members))
             end = End(self._node, causes.NETWORK, str(gone), final=True, code=1, at=time.time())
@@ -294,7 +325,7 @@ class Supervisor:
 
     def _note_recovery(self, before: Members, members: Members, last: End) -> None:
         """Record the incident that ended the generation before, and the moments of the recovery so far."""
-        how = "ranks that are well stayed" if last.stay else "the ranks were started anew"
+        how = "healthy ranks stayed" if last.stay else "the ranks were started anew"
         who = incident_records.divided(self._job.settings, before, members)
         action = f"generation {members.generation} in the same job: {how}{who}"
         incident_records.incident(self._job.store, before, last, self._budget.step, action)
@@ -303,20 +334,20 @@ class Supervisor:
         )
 
     def _wait_for_a_rank(self, nodes: int) -> None:
-        """Wait until a rank ends, for as long as it is not yet time to ask the store again."""
+        """Wait until a rank ends, or until it is time to read the store again."""
         running = [fork.descriptor for fork in self._forks if fork.poll() is None]
         seconds = max(POLL_SECONDS, nodes / NODES_PER_SECOND)
         select.select(running, [], [], seconds)
 
     def _let_end(self) -> None:
-        """Give the ranks some time to end by themselves, and end the rest."""
+        """Give the ranks some time to end by themselves, and kill the others."""
         deadline = time.monotonic() + ENDING_SECONDS
         while any(fork.poll() is None for fork in self._forks) and time.monotonic() < deadline:
             self._wait_for_a_rank(1)
         self._end_ranks()
 
     def _staying(self, members: Members) -> list[Fork]:
-        """The ranks that have come out of their exchanges and stay."""
+        """Wait for the ranks to leave their collectives; returns those that have, and stay."""
         deadline = time.monotonic() + LEAVING_SECONDS
         while True:
             running = [fork for fork in self._forks if fork.poll() is None]
@@ -326,7 +357,7 @@ class Supervisor:
             select.select([fork.descriptor for fork in running], [], [], LOOK_SECONDS)
 
     def _end_ranks(self, staying: Sequence[Fork] = ()) -> list[int]:
-        """End the ranks but for those that stay; the pids of processes that cannot be killed."""
+        """Kill the ranks but for those that stay; returns the pids of processes that cannot be killed."""
         ending = [fork for fork in self._forks if fork not in staying]
         survivors = forks.kill(ending, [*(fork.pid for fork in staying), *self._job.helpers])
         self._forks = list(staying)
@@ -338,7 +369,7 @@ class Supervisor:
         time.sleep(max(LOOK_SECONDS, self._job.nodes.most / NODES_PER_SECOND))
 
     def _exit_code(self, end: End) -> int:
-        """The exit code of this node when the job ends; the reason is the last thing that it says."""
+        """The exit code of this node when the job ends; prints the reason as its last message."""
         if end.kind == causes.DONE:
             return end.code
         if end.node != self._node:

@@ -1,6 +1,6 @@
-"""The verdict: what the end of a node's ranks means for the job, a new generation or the end of the job too.
+"""The verdict on the end of a node's ranks: the job begins a new generation, or ends too.
 
-After some generations without progress the job ends (`Budget`), so that the control plane counts and chooses.
+After some generations without progress the job ends (`Budget`), so that the control plane can decide.
 """
 
 from collections.abc import Mapping
@@ -23,39 +23,41 @@ FINAL = (
     causes.STOP_REQUESTED,
     causes.SUPERSEDED,
 )
-"""Causes for which a new start on the same nodes would change nothing, or is not wanted."""
+"""Causes after which a new start on the same nodes would change nothing, or is not wanted."""
 WITHOUT_PROGRESS = 3
-"""So many generations in a row may end without a step that no generation before had reached."""
+"""The job ends after this many generations in a row that reached no new step."""
 BY_CODE = {ExitCode.UNUSABLE: causes.CONFIGURATION, ExitCode.SUPERSEDED: causes.SUPERSEDED}
 
 
 @dataclass(frozen=True)
 class RankFault:
-    """Why the ranks of a node ended before the last step, judged by the one among them that says most."""
+    """Why the ranks of a node ended before the last step, by the rank whose end explains most."""
 
     rank: int
     kind: str
-    """Of `slipway.trainer.record.causes`."""
+    """The cause, of `slipway.trainer.record.causes`."""
     reason: str
     code: int
     """128 + n for signal n."""
     final: bool = False
     """Whether the job ends with it."""
     node: str = ""
-    """The node on which it began, where the rank has said so."""
+    """The node on which it began, if the rank has recorded it."""
 
     @property
     def follows(self) -> bool:
-        """Whether it may only follow from the end of a rank on another node, which ended exchanges with this one."""
+        """Whether the end of a rank on another node, with which this one had a collective, may explain it."""
         return self.kind in ("", causes.NETWORK)
 
 
 def ends_job(kind: str, policies: Mapping[str, str]) -> bool:
-    """Whether a job ends with a fault of this class, where a recipe has chosen these answers.
+    """Whether a job ends after a fault with this cause, under the recipe's answers.
 
-    Only the control plane gives a training up, and takes other nodes.
+    Only the control plane can give a training up, or choose other nodes, so the job ends for these answers too.
     """
-    return kind in FINAL or (bool(kind) and causes.answer(kind, policies) in (causes.STOP, causes.REPLACE))
+    if not kind:
+        return False
+    return kind in FINAL or causes.answer(kind, policies) in (causes.STOP, causes.REPLACE)
 
 
 def fault(
@@ -68,14 +70,14 @@ def fault(
     """
     judged = [_of(rank, code, store, token, node) for rank, code in codes.items() if code]
     faults = [replace(rank_fault, final=ends_job(rank_fault.kind, policies)) for rank_fault in judged]
-    # A fault that is final comes first; then a rank that was killed, one that says why, and one that lost the others.
+    # A final fault comes first; then a rank that was killed, one with a reason, and one that only lost its peers.
     return min(
         faults, key=lambda rank_fault: (not rank_fault.final, rank_fault.follows, rank_fault.code < 128), default=None
     )
 
 
 class Budget:
-    """The generations of one job; every supervisor counts them, and counts the same."""
+    """The generations of one job; every supervisor counts them, with the same result."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -91,7 +93,7 @@ class Budget:
 
     @property
     def spent(self) -> str:
-        """Why no further generation may begin; empty while one may."""
+        """Why no further generation may begin; empty if one may."""
         if self._count < WITHOUT_PROGRESS:
             return ""
         return f"{self._count} generations in a row made no progress beyond step {self._best}"
@@ -103,14 +105,17 @@ def _of(rank: int, code: int, store: Path, token: Token, node: str) -> RankFault
         kind = causes.STOP_REQUESTED if name == "SIGTERM" else causes.KILLED
         return RankFault(rank, kind, f"rank {rank} on {node} was killed: {name}", 128 - code)
     rank_end = _rank_end(store, token, rank)
-    kind = rank_end.kind if rank_end else BY_CODE.get(ExitCode(code), causes.UNKNOWN) if code in set(ExitCode) else ""
-    reason = f": {rank_end.reason}" if rank_end else ""
-    where = rank_end.node if rank_end else ""
-    return RankFault(rank, kind, f"rank {rank} on {node} ended with exit code {code}{reason}", code, node=where)
+    reason = f"rank {rank} on {node} ended with exit code {code}"
+    if rank_end:
+        return RankFault(rank, rank_end.kind, f"{reason}: {rank_end.reason}", code, node=rank_end.node)
+    kind = ""
+    if code in set(ExitCode):
+        kind = BY_CODE.get(ExitCode(code), causes.UNKNOWN)
+    return RankFault(rank, kind, reason, code)
 
 
 def _rank_end(store: Path, token: Token, rank: int) -> RankEnd | None:
-    """What the rank said of its end, None where it said nothing that can be read."""
+    """The rank's own record of its end; None if it has none that can be read."""
     try:
         return codec.read_if_whole(files.named(store, files.ENDS, f"{token}.{rank:05d}"), RankEnd)
     except OSError:
@@ -118,7 +123,7 @@ def _rank_end(store: Path, token: Token, rank: int) -> RankEnd | None:
 
 
 def _reached(store: Path, token: fence.Token) -> int:
-    """The last step of a generation: all its ranks are at the same one, so that rank 0's heartbeat tells it."""
+    """The last step of a generation, from rank 0's heartbeat: all its ranks are at the same step."""
     try:
         beat = codec.read_if_whole(files.named(store, files.HEARTBEATS, f"{token}.00000"), Beat)
         return beat.step if beat else 0

@@ -1,6 +1,6 @@
-"""Batches: one rank's samples of each step; the next step's are read while the rank trains on the present ones.
+"""Batches: one rank's samples of each step. A thread reads the next step's samples while the rank trains.
 
-A cold disk, or a shard that is still being copied, costs time only if it takes longer than a step.
+So a cold disk, or a shard that is still being copied, costs time only if it takes longer than a step.
 """
 
 import functools
@@ -30,7 +30,7 @@ class Samples(Protocol[Rows]):
 
 
 class Batches(Generic[Rows]):
-    """The rows `mine` of each step's `size` samples, in `order`, up to step `steps`."""
+    """The rows `rank_rows` of each step's `size` samples, in `order`, up to step `steps`."""
 
     def __init__(
         self,
@@ -42,20 +42,28 @@ class Batches(Generic[Rows]):
         pinned: bool = False,
         begins: Callable[[int], None] | None = None,
     ) -> None:
-        """`pinned` keeps the samples in memory from which a GPU can copy while the CPU continues.
+        """`pinned` puts the samples into page-locked memory, from which a GPU copies while the CPU continues.
 
         `begins` is called with each step before its samples are read, in the thread that reads them.
         """
+        # Which samples.
+        self._samples = samples
+        self._order = order
+        self._size = size
+        self._rank_rows = rank_rows
+        self._steps = steps
+
+        # How they are read: even and odd steps have a buffer each.
         self._begins = begins
-        self._samples, self._order, self._size, self._rank_rows, self._steps = samples, order, size, rank_rows, steps
         buffers = [samples.empty(rank_rows.stop - rank_rows.start) for _ in range(2)]
         self._buffers = [_pinned(buffer) for buffer in buffers] if pinned else buffers
         self._ahead: tuple[int, BackgroundCall[Rows]] | None = None
+        """The step that is being read ahead."""
 
     def windows(self, step: int) -> Rows:
-        """The samples of `step`: [rows, length + 1] tokens or as many pictures, good until the next call.
+        """The samples of `step`: [rows, length + 1] tokens or as many pictures, valid until the next call.
 
-        Raises what bringing and opening a shard raise, at the step that needs it.
+        Raises the errors of bringing and opening a shard, at the step that needs it.
         """
         rows = self._rows_read_ahead(step)
         if rows is None:
@@ -65,14 +73,14 @@ class Batches(Generic[Rows]):
         return rows
 
     def _rows_read_ahead(self, step: int) -> Rows | None:
-        """The rows of `step` where they were read ahead; None where another step's were, or none."""
+        """The rows of `step` if they were read ahead; else None."""
         if self._ahead is None:
             return None
         expected, reading = self._ahead
         self._ahead = None
         if expected == step:
             return reading.result()
-        # Its thread may still write into the buffer that `step` is read into.
+        # Its thread may still write into the buffer for `step`.
         reading.wait()
         return None
 

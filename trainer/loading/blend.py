@@ -1,14 +1,15 @@
-"""Blend: one order of samples out of those of several datasets, by weights that may change at given steps. Pure.
+"""Blend: one order of the samples of several datasets, by weights that may change at given steps.
 
-In each phase, a pattern of datasets repeats. It gives the next sample to the dataset that lags most behind its share,
-as Megatron-LM's blended datasets do (`build_blending_indices` in `megatron/core/datasets/helpers.cpp`). Here the
-shares are whole numbers, so that a dataset is never a whole sample ahead of its share, and each repetition of the
-pattern gives every dataset exactly its share. Megatron keeps an index of all samples; a pattern has 10,000 places at
-most, and what a position needs follows from it by arithmetic. So resuming anywhere takes no time, and the state is
-still one integer, the samples consumed.
+In each phase, a pattern of datasets repeats. The next sample comes from the dataset that lags most behind its share, as
+in Megatron-LM's blended datasets (`build_blending_indices` in `megatron/core/datasets/helpers.cpp`). Here the shares
+are integers, so a dataset is never a whole sample ahead of its share, and each repetition of the pattern gives every
+dataset exactly its share. Megatron stores an index of all samples; a pattern has at most 10,000 entries, and the sample
+at a position follows from it by arithmetic. So resuming anywhere takes no time, and the state is still one integer, the
+samples consumed.
 
-Each dataset has an order of its own (`slipway.trainer.loading.order`), with its own shuffles, in which a change of the
-weights leaves no gap: a dataset that ends begins its next epoch, and goes on where it was when a phase names it again.
+Each dataset has its own order (`slipway.trainer.loading.order`), with its own shuffles. A change of the weights leaves
+no gap in it: a dataset that ends begins its next epoch, and one that a phase drops continues when a later phase names
+it again.
 """
 
 import functools
@@ -28,7 +29,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset of a mixture: the order of its samples, and where its shards and samples begin among all."""
+    """A dataset of a mixture: its order, and the numbers of its first shard and sample in the mixture."""
 
     name: str
     order: Order
@@ -37,10 +38,10 @@ class Source:
 
 
 class Blend:
-    """The order of the samples of several sources, which are numbered in the order given; as `Order` otherwise."""
+    """The order of the samples of several sources: a `SampleOrder`. Sources are numbered as they are listed."""
 
     def __init__(self, sources: Sequence[Source], phases: Sequence[tuple[int, Mapping[str, int]]]) -> None:
-        """`phases` are the position at which each begins, from 0 on, and whole shares by the source's name."""
+        """Each of `phases` has the position at which it begins, from 0 on, and integer shares by source name."""
         self.sources = list(sources)
         self._phases = list[_Phase]()
         ends = [*(begin for begin, _ in phases[1:]), FOR_EVER]
@@ -59,7 +60,7 @@ class Blend:
         return sum(len(source.order) for source in self.sources)
 
     def consumed(self, position: int) -> Counts:
-        """How many samples each source has given before `position`."""
+        """The samples that each source has given before `position`."""
         return self._phase_at(position).consumed(position)
 
     def passes(self, position: int) -> dict[str, float]:
@@ -71,11 +72,13 @@ class Blend:
         """The numbers of the samples at positions first .. first + count - 1 of the training."""
         chosen = np.empty(count, np.uint64)
         for phase, begin, end in self._stretches(first, first + count):
-            which, before = phase.which(begin, end), phase.consumed(begin).tolist()
+            which = phase.which(begin, end)
+            before = phase.consumed(begin).tolist()
             part = chosen[begin - first : end - first]
             for number in np.unique(which).tolist():
                 # A source's samples in neighbouring positions are neighbours in its own order.
-                mask, source = which == number, self.sources[number]
+                mask = which == number
+                source = self.sources[number]
                 own = source.order.samples(before[number], int(mask.sum()))
                 part[mask] = own + np.uint64(source.first_sample)
         return chosen
@@ -83,7 +86,8 @@ class Blend:
     def shards(self, first: int) -> list[int]:
         """Every shard once, roughly in the order in which a training at position `first` needs them."""
         phase = self._phase_at(first)
-        before, due_shards = phase.consumed(first).tolist(), list[tuple[float, int]]()
+        before = phase.consumed(first).tolist()
+        due_shards = list[tuple[float, int]]()
         for number, source in enumerate(self.sources):
             own = source.order.shards(before[number])
             pace = phase.pattern.shares[number] / len(source.order) * len(own)
@@ -94,7 +98,7 @@ class Blend:
         return [shard for _, shard in sorted(due_shards)]
 
     def blocks(self, first: int, end: int) -> Iterator[Block]:
-        """The stretches, from position `first` up to `end`, in which every source stays in one block of its order."""
+        """The ranges, from position `first` up to `end`, in which every source stays in one block of its order."""
         for phase, begin, over in self._stretches(first, end):
             position = begin
             while position < over:
@@ -103,12 +107,13 @@ class Blend:
                 position = block.end
 
     def shards_at_most(self, samples: int) -> int:
-        """The most shards that so many samples in a row may lie in, whatever the epochs."""
+        """The largest number of shards of this many consecutive samples, in any epochs."""
         return sum(source.order.shards_at_most(samples) for source in self.sources)
 
     def _block(self, phase: "_Phase", position: int) -> Block:
-        """The stretch that begins at `position`, and its shards."""
-        ends, shards = [phase.end], list[int]()
+        """The range that begins at `position`, and its shards."""
+        ends = [phase.end]
+        shards = list[int]()
         before = phase.consumed(position).tolist()
         for number, source in enumerate(self.sources):
             if not phase.pattern.shares[number]:
@@ -122,16 +127,17 @@ class Blend:
         return next(phase for phase in reversed(self._phases) if phase.begin <= position)
 
     def _stretches(self, first: int, end: int) -> Iterator[tuple["_Phase", int, int]]:
-        """The phases of the positions first .. end - 1, each with the first and the end of its part of them."""
+        """The phases of the positions first .. end - 1, each with its part of these positions: begin and end."""
         for phase in self._phases:
-            begin, over = max(first, phase.begin), min(end, phase.end)
+            begin = max(first, phase.begin)
+            over = min(end, phase.end)
             if begin < over:
                 yield phase, begin, over
 
 
 @dataclass(frozen=True)
 class _Pattern:
-    """Which source gives the sample at each place, until it repeats."""
+    """The source of the sample at each place of a repeating pattern."""
 
     shares: tuple[int, ...]
     sources: npt.NDArray[np.int64]
@@ -144,7 +150,7 @@ class _Pattern:
 
 @dataclass(frozen=True, eq=False)
 class _Phase:
-    """Positions begin .. end - 1, and what the sources had given before them."""
+    """Positions begin .. end - 1, and the samples that the sources have given before them."""
 
     begin: int
     end: int
@@ -152,7 +158,7 @@ class _Phase:
     pattern: _Pattern
 
     def consumed(self, position: int) -> Counts:
-        """How many samples each source has given before `position`, since the training began."""
+        """The samples that each source has given before `position`, since the training began."""
         times, rest = divmod(position - self.begin, len(self.pattern))
         partly = np.bincount(self.pattern.sources[:rest], minlength=len(self.before))
         counts: Counts = self.before + times * np.array(self.pattern.shares) + partly
@@ -163,20 +169,22 @@ class _Phase:
         return self.pattern.sources[np.arange(first - self.begin, end - self.begin) % len(self.pattern)]
 
     def position_of(self, source: int, number: int) -> int:
-        """The position of the sample that is this number in the source's own order."""
+        """The position of the sample with this number in the source's own order."""
         times, rest = divmod(number - int(self.before[source]), self.pattern.shares[source])
         return self.begin + times * len(self.pattern) + int(self.pattern.indices[source][rest])
 
 
 @functools.lru_cache(maxsize=64)
 def _pattern(shares: tuple[int, ...]) -> _Pattern:
-    """The pattern in which each source comes as often as its share: the one that lags most behind is next.
+    """The pattern in which each source comes as often as its share: the source that lags most is next.
 
-    Of sources that lag equally, the first is next. A source that is chosen lags, so it is never a whole sample ahead;
-    at the end all have what they should, as nobody has more and the pattern is as long as the sum.
+    Of sources that lag equally, the first is next. The chosen source lags, so no source is ever a whole sample ahead.
+    At the end each has exactly its share: none has more, and the pattern is as long as the sum of the shares.
     """
-    period, due = sum(shares), np.zeros(len(shares), np.int64)
-    sources, increments = np.empty(period, np.int64), np.array(shares, np.int64)
+    period = sum(shares)
+    due = np.zeros(len(shares), np.int64)
+    sources = np.empty(period, np.int64)
+    increments = np.array(shares, np.int64)
     for index in range(period):
         due += increments
         sources[index] = chosen = int(due.argmax())

@@ -1,4 +1,4 @@
-"""The feed: one rank's data from a snapshot, of which its node holds all, a part, or what the next steps read."""
+"""The feed: one rank's data from a snapshot. Its node holds the whole snapshot, a part, or the next steps' shards."""
 
 import dataclasses
 import time
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slipway.trainer.base.progress import OnProgress, every
+from slipway.trainer.base.progress import CopyProgress, OnProgress, every
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.data import contents, shards, snapshots
 from slipway.trainer.loading import nodes
@@ -25,30 +25,42 @@ from slipway.trainer.objects.peer_server import PeerServer
 from slipway.trainer.staging import holding, leases, parts, retention, stage
 
 QUIET_SECONDS = 5.0
+"""A staging that takes less is not reported."""
 
 
 class Feed:
     """The data of one training, and this rank's share of it."""
 
     def __init__(self, config: Config, world: World, tell: OnProgress = lambda _: None) -> None:
-        """Open the snapshot, which is staged first where the node holds the whole of it.
+        """Open the snapshot, after staging if the node holds the whole of it.
 
-        `tell` is called, on one rank of each node, with how far the staging is, until the node first has what it wants.
-        Raises ValueError for a configuration that does not fit the data or the disks, and what staging raises.
+        `tell` is called on one rank of each node, with the progress of the staging, until the node has its shards for
+        the first time. Raises ValueError for a configuration that does not fit the data or the disks, and the errors of
+        staging.
         """
-        batch, on_gpu = config.batch, world.device.type == "cuda"
-        self._config, self._world, self._nvme, self._tell = config, world, _nvme(config), tell
+        batch = config.batch
+        self._config = config
+        self._world = world
+        self._tell = tell
+
+        # This node's shards: where they lie, where they come from, and what brings them.
         self._leads_node = world.local_rank == 0
+        self._nvme = _nvme(config)
         self._origins = origins(config.placement, nodes.name())
         self._lease = leases.hold(self._nvme, config.snapshot)
         self._streaming: Streaming | None = None
+        """If the node will hold the whole snapshot, and training begins before it does."""
         self._window: ShardWindow | None = None
+        """If the node holds only the shards of the coming steps."""
         self._server: PeerServer | None = None
+        """Gives this node's shards to the others."""
         if self._leads_node:
             stage.bring_manifest(config.snapshot, self._origins, self._nvme)
         room = self._room() if self._leads_node else None
         self._nodes = nodes.gather(world, room)
         self._origins = origins(config.placement, self._nodes.own, self._nodes.rooms)
+
+        # The samples, and their order.
         self.snapshot = snapshots.read(self._nvme, config.snapshot)
         self.data = contents.data(self.snapshot, config.model, batch.length, config.run.seed)
         reading = SnapshotReading(
@@ -61,15 +73,26 @@ class Feed:
             config.model.reads_documents,
             config.mix,
         )
-        self._reading, self._training, self.held_out = reading, reading.training, reading.held_out
-        self.order, self._course = reading.order, reading.course
+        self._reading = reading
+        self._training = reading.training
+        self.held_out = reading.held_out
+        self.order = reading.order
+        self._course = reading.course
         self.holding = reading.hold(config.placement.staging, self._nodes.rooms)
         self._hold()
-        rank_rows = self._rank_rows = rank_slice(batch.sequences, world.data_rank, world.data_size)
-        self._batches: Batches[Any] = Batches(
-            self._training, self.order, batch.sequences, rank_rows, config.run.steps, on_gpu, self._close_behind
-        )
+
+        # This rank's share of each step.
         self._samples_a_step = batch.sequences
+        self._rank_rows = rank_slice(batch.sequences, world.data_rank, world.data_size)
+        self._batches: Batches[Any] = Batches(
+            self._training,
+            self.order,
+            batch.sequences,
+            self._rank_rows,
+            config.run.steps,
+            pinned=world.device.type == "cuda",
+            begins=self._close_behind,
+        )
 
     def rows(self, step: int) -> tuple[Rows, SampleNumbers]:
         """This rank's samples of `step`, valid until the next call, and their positions in the training's sequence."""
@@ -79,9 +102,9 @@ class Feed:
         return self._batches.windows(step), sample_ids.astype(np.uint64)
 
     def stage_rest(self, step: int) -> None:
-        """Begin to bring what the node is to hold, in the order in which the steps from `step` on need it.
+        """Begin to bring this node's shards, in the order in which the steps from `step` on need them.
 
-        One rank of a node does it for all ranks there; a rank that needs a shard earlier brings it itself.
+        One rank of a node brings them for all its ranks; a rank that needs a shard earlier brings it itself.
         """
         if not self._leads_node:
             return
@@ -106,15 +129,16 @@ class Feed:
         return self._reading.measured
 
     def mix_changes(self, step: int) -> bool:
-        """Whether the samples after the first `step` steps are of other shares of the datasets than those before."""
+        """Whether the weights of the datasets change after the first `step` steps."""
         return isinstance(self.order, Blend) and step * self._samples_a_step in self.order.changes
 
     def record_mix(self, step: int, record: Callable[..., None]) -> None:
-        """Record what the first `step` steps have read of each dataset; of a training on one dataset, nothing."""
+        """Record the tokens and epochs of each dataset in the first `step` steps, if the snapshot is a mixture."""
         if not isinstance(self.order, Blend):
             return
         position = step * self._samples_a_step
-        samples, passes = self.order.consumed(position).tolist(), self.order.passes(position)
+        samples = self.order.consumed(position).tolist()
+        passes = self.order.passes(position)
         length = self._config.batch.length
         read = {
             name: {"tokens": count * length, "passes": times}
@@ -123,27 +147,31 @@ class Feed:
         record("mixed", step=step, datasets=read)
 
     def close(self) -> None:
-        """End the server of this node's shards, and hold none of them any more."""
+        """End the server of this node's shards, and release them."""
         if self._window:
             self._window.release()
         if self._server:
             self._server.close()
 
     def _hold(self) -> None:
-        """Bring about what the node holds before the first step."""
-        snapshot, nvme = self._config.snapshot, self._nvme
+        """Stage the snapshot, or prepare what brings it during the training."""
+        snapshot = self._config.snapshot
+        nvme = self._nvme
         if self.holding.moves:
             self._window = self._moving_window()
             return
         streams = self.holding.kind == "streaming" and not stage.is_staged(snapshot, nvme)
         if not streams and self._leads_node:
             stage.stage(snapshot, self._origins, nvme, every(TELL_SECONDS, _after_a_while(self._tell)))
-        # All ranks wait here, also with a streaming start: they looked at different moments and may disagree.
+        # All ranks wait here, even with a streaming start: they checked at different moments and may disagree.
         self._world.all_gather(None)
-        self._streaming = Streaming(self.snapshot, self._origins, nvme) if streams else None
+        if streams:
+            self._streaming = Streaming(self.snapshot, self._origins, nvme)
 
     def _moving_window(self) -> ShardWindow:
-        own, rooms = self._nodes.own, self._nodes.rooms
+        """This process's window; the first rank of a node also serves the node's shards to the other nodes."""
+        own = self._nodes.own
+        rooms = self._nodes.rooms
         if self._leads_node and len(rooms) > 1:
             self._server = PeerServer(self._nvme)
         peers = nodes.peers(self._world, self._nodes, self._server.url if self._server else None, self._nvme)
@@ -162,33 +190,40 @@ class Feed:
             window.hold(self._lease)
         else:
             self._lease.release()
-        self._world.all_gather(None)  # from here on every node's server says what it is about to have
+        self._world.all_gather(None)  # from now on, every node's server announces the shards that it will have
         return window
 
     def _bring(self, shard: shards.ShardFile) -> None:
-        """Have the shard on the NVMe before it is opened."""
+        """Wait until the shard is on the NVMe; called before it is opened."""
         if self._window:
             self._window.bring(shard)
         elif self._streaming:
             self._streaming.bring(shard)
 
     def _close_behind(self, step: int) -> None:
-        """Close the shards that no step from `step` on reads soon, so that their room is free once they are evicted."""
+        """Close the shards that the next steps from `step` on do not read, so that an eviction frees their bytes."""
         if self._window:
             self._training.opened.close_others(self._course.at_once(step))
 
     def _room(self) -> int:
-        """The bytes that the training's shards may take on this node's NVMe."""
+        """The bytes for the training's shards on this node's NVMe."""
         manifest = snapshots.read(self._nvme, self._config.snapshot)
         free = holding.SHARE * retention.room(self._nvme, {shard.blake3 for shard in manifest.shards()})
         gigabytes = self._config.placement.nvme_gigabytes
-        return int(free if gigabytes is None else min(free, gigabytes * 1e9))
+        if gigabytes is None:
+            return int(free)
+        return int(min(free, gigabytes * 1e9))
 
 
 def _after_a_while(tell: OnProgress) -> OnProgress:
-    """`tell`, but not for a staging of a few seconds."""
+    """`tell`, but not in the first `QUIET_SECONDS`."""
     begun = time.monotonic()
-    return lambda progress: tell(progress) if time.monotonic() - begun >= QUIET_SECONDS else None
+
+    def tell_later(progress: CopyProgress) -> None:
+        if time.monotonic() - begun >= QUIET_SECONDS:
+            tell(progress)
+
+    return tell_later
 
 
 def _nvme(config: Config) -> Path:

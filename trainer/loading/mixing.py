@@ -1,4 +1,4 @@
-"""Mixing: the order of a mixture's samples, and the samples that validate it; from manifest and configuration alone."""
+"""Mixing: the order of a mixture's samples, and its validation samples, from manifest and configuration alone."""
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,8 @@ Sizes = npt.NDArray[np.int64]
 def blend(snapshot: MixtureSnapshot, mix: Mix | None, sizes: Sizes, batch: Batch, run: Run) -> Blend:
     """The order of a training's samples.
 
-    Raises ValueError for a mix of other datasets than the mixture has, a dataset without a sample, and one that the
-    training would read more often than the mix allows.
+    Raises ValueError for a mix that names other datasets than the mixture, for a dataset without a sample, and for one
+    that the training would read more often than the mix allows.
     """
     ranges = snapshot.ranges("train")
     _check_names(snapshot, mix)
@@ -35,15 +35,17 @@ def blend(snapshot: MixtureSnapshot, mix: Mix | None, sizes: Sizes, batch: Batch
 
 
 def held_out(snapshot: MixtureSnapshot, sizes: Sizes, count: int) -> dict[str, Indices]:
-    """The samples of the validation split that validation measures, by dataset: equal shares of those `count`.
+    """The samples that validation measures, by dataset: equal shares of `count`, and at least one sample each.
 
-    So the loss does not depend on the weights of the mix, and trainings with different mixes compare. Each dataset has
-    one sample at least. Raises ValueError for a dataset without any.
+    So the loss does not depend on the weights of the mix, and trainings with different mixes compare. Raises ValueError
+    for a dataset without a sample in the validation split.
     """
-    begins, ranges = np.concatenate([[0], np.cumsum(sizes)]), snapshot.ranges("validation")
+    begins = np.concatenate([[0], np.cumsum(sizes)])
+    ranges = snapshot.ranges("validation")
     indices = dict[str, Indices]()
     for index, (name, shards) in enumerate(ranges.items()):
-        first, end = int(begins[shards.start]), int(begins[shards.stop])
+        first = int(begins[shards.start])
+        end = int(begins[shards.stop])
         _check_size(name, "validation", end - first, 0)
         share = count * (index + 1) // len(ranges) - count * index // len(ranges)
         indices[name] = np.arange(first, min(end, first + max(1, share)), dtype=np.uint64)
@@ -56,7 +58,8 @@ def _check_names(snapshot: MixtureSnapshot, mix: Mix | None) -> None:
         raise ValueError(
             f"mix: found none, expected weights for {', '.join(known)}: the snapshot is a mixture of these"
         )
-    if unknown := [name for name in mix.names if name not in known]:
+    unknown = [name for name in mix.names if name not in known]
+    if unknown:
         raise ValueError(f"mix: found {', '.join(unknown)}, expected the datasets of the mixture: {', '.join(known)}")
 
 

@@ -1,6 +1,6 @@
-"""Needs: what a training reads of its snapshot and when, from the manifest and the configuration alone.
+"""Needs: which parts of its snapshot a training reads and when, from the manifest and the configuration alone.
 
-The trainer asks before its first step; the launch and the plan ask before there are any nodes. Nothing is opened.
+The trainer uses it before its first step; the launch and the plan, before there are any nodes. It opens no shard.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ NOWHERE = Path("/nowhere")
 
 @dataclass(frozen=True)
 class SnapshotReading:
-    """A training's splits, and what its steps read of them."""
+    """A training's splits, and the samples and shards that its steps read."""
 
     snapshot: Snapshot
     batch: Batch
@@ -41,7 +41,7 @@ class SnapshotReading:
     bring: Callable[[Any], None] | None = None
     """Called with a shard before it is opened."""
     documents: bool = False
-    """Whether the samples say where documents begin; it changes nothing of what is read."""
+    """Whether the samples tell where documents begin; the shards that are read are the same."""
     mix: Mix | None = None
     """The weights of the datasets of a mixture."""
 
@@ -57,7 +57,7 @@ class SnapshotReading:
 
     @cached_property
     def order(self) -> SampleOrder:
-        """Raises ValueError for a mix that does not fit the snapshot, with what was found there."""
+        """Raises ValueError for a mix that does not fit the snapshot."""
         if not isinstance(self.snapshot, MixtureSnapshot):
             if self.mix is not None:
                 raise ValueError(
@@ -68,12 +68,12 @@ class SnapshotReading:
 
     @cached_property
     def course(self) -> DataCourse:
-        """Which shards the steps read."""
+        """The shards that the steps read."""
         return DataCourse(self.order, self.training.shards, self.batch.sequences, self.run.steps)
 
     @cached_property
     def measured(self) -> dict[str, Indices]:
-        """The samples of the validation split that validation measures: of a mixture, equally many of each dataset."""
+        """The samples that validation measures, by dataset; equally many of each dataset of a mixture."""
         if isinstance(self.snapshot, MixtureSnapshot):
             return mixing.held_out(self.snapshot, self.held_out.sizes, self.validation.sequences)
         return {self.snapshot.dataset: np.arange(min(self.validation.sequences, len(self.held_out)), dtype=np.uint64)}
@@ -99,7 +99,7 @@ class SnapshotReading:
         )
 
     def hold(self, staging: Staging, rooms: Mapping[str, int]) -> Holding:
-        """How nodes with these rooms hold the snapshot. Raises ValueError, with the sizes, for what cannot work."""
+        """How nodes with these rooms hold the snapshot. Raises ValueError, with the sizes, if they cannot."""
         return holding.choose(staging, self.need, rooms, list(self.training.shards))
 
     def _split(self, split: str) -> Sequences | DocumentedSequences | Pictures:
@@ -110,7 +110,8 @@ class SnapshotReading:
 
 
 def need_of_script(snapshot: Snapshot, ranks_per_node: int) -> SnapshotNeed:
-    """What a script's ranks on one node read: each one shard at a time, in an order of its own."""
+    """The need of a script's ranks on one node: each reads one shard at a time, in its own order."""
     every = snapshot.shards()
-    total, largest = sum(shard.bytes for shard in every), max(shard.bytes for shard in every)
+    total = sum(shard.bytes for shard in every)
+    largest = max(shard.bytes for shard in every)
     return SnapshotNeed(total, divided=total, pinned=0, window=min(total, ranks_per_node * largest), largest=largest)

@@ -1,6 +1,6 @@
-"""Nodes of a training: the room that each has for shards, and the server by which it gives them to the others.
+"""The nodes of a training: the bytes that each has for shards, and the server that gives them to the others.
 
-Rank 0 of each node speaks for the node. What the ranks gather is the same on all of them, so all of them decide alike.
+Rank 0 of each node answers for the node. All ranks gather the same answers, so all decide alike.
 """
 
 import os
@@ -16,8 +16,6 @@ from slipway.trainer.staging.nvme import boot
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes of a training, as this rank sees them."""
-
     own: str
     """The name of this rank's node among them."""
     rooms: Mapping[str, int]
@@ -32,9 +30,9 @@ def name() -> str:
 def gather(world: World, room: int | None) -> Nodes:
     """The nodes of all ranks; `room` comes from the first rank of each node, and None from the others."""
     number = int(os.environ.get("GROUP_RANK", "0"))
-    answers = [one for one in world.all_gather((number, name(), room)) if one[2] is not None]
+    answers = [answer for answer in world.all_gather((number, name(), room)) if answer[2] is not None]
     names = [node for _, node, _ in answers]
-    # Two machines that were given no names of their own are two nodes all the same.
+    # Machines without names of their own share the name "local": their numbers tell them apart.
     known = {
         node_number: node if names.count(node) == 1 else f"{node}#{node_number}" for node_number, node, _ in answers
     }
@@ -46,9 +44,13 @@ def gather(world: World, room: int | None) -> Nodes:
 def peers(world: World, nodes: Nodes, url: str | None, nvme: Path) -> dict[str, Origin]:
     """The servers of the other nodes, by node; `url` is this node's own, from its first rank, and None from others.
 
-    Two nodes by name whose NVMe is one folder, on one machine, are no peers: what one lacks the other lacks too.
+    Two nodes on one machine that share an NVMe folder are no peers: they hold the same shards.
     """
     folder = nvme.stat()
-    disk = boot(), folder.st_dev, folder.st_ino
-    servers = [(node, url, there) for node, url, there in world.all_gather((nodes.own, url, disk)) if url is not None]
-    return {node: origin(url) for node, url, there in servers if node != nodes.own and there != disk}
+    own_disk = (boot(), folder.st_dev, folder.st_ino)
+    servers = world.all_gather((nodes.own, url, own_disk))
+    return {
+        node: origin(node_url)
+        for node, node_url, disk in servers
+        if node_url is not None and node != nodes.own and disk != own_disk
+    }

@@ -1,10 +1,10 @@
 """Data order: the sample at each position of a training, as a pure function of the seed and the position.
 
-An epoch shuffles the shards, puts several shards into each block, and then goes through block after block, with the
-samples of a block in a permuted order. So at any moment only the shards of one block are read, or of two where a batch
-spans two blocks. A keyed Feistel network is a permutation that needs no memory: a sample is computed, not looked up.
-Resuming anywhere is therefore immediate, and the state is one integer, the samples consumed. The order does not depend
-on the number of ranks, which divide each step's samples among them.
+An epoch shuffles the shards, divides them into blocks of several shards, and then reads block after block, with the
+samples of a block in a permuted order. So at any moment a training reads only the shards of one block, or of two when a
+batch spans two blocks. The permutation is a keyed Feistel network, which needs no memory: a sample is computed, not
+looked up. So resuming anywhere is immediate, and the state is one integer, the samples consumed. The order does not
+depend on the number of ranks, which divide each step's samples among them.
 """
 
 import functools
@@ -22,14 +22,13 @@ from slipway.trainer.config.layout import Mesh
 ROUNDS = 4
 Indices = npt.NDArray[np.uint64]
 NODES_IN_WORDS = 8
-"""A sentence names so many nodes at most; the ledger has all."""
+"""The most nodes that a sentence names; the ledger has all."""
 Span = tuple[int, int]
 """The places of a rank's samples in the batch: the first one, and the one after the last."""
 
 
 class SampleOrder(Protocol):
-    """What reads and stages need of an order: that of one dataset (`Order`) or of several
-    (`slipway.trainer.loading.blend`)."""
+    """The order of one dataset (`Order`) or of several (`slipway.trainer.loading.blend.Blend`)."""
 
     def __len__(self) -> int: ...
     def samples(self, first: int, count: int) -> Indices: ...
@@ -41,18 +40,20 @@ class SampleOrder(Protocol):
 class Order:
     """The order of the samples of a list of shards. Shard i has `sizes[i]` samples; numbers count through all shards.
 
-    An epoch has `len(order)` positions and every sample once; each epoch has its own order. `block` shards are shuffled
-    together: more of them shuffle better and keep more files in use. A list of at most `block` shards is one block,
-    and so a perfect shuffle. Memory and the time to begin an epoch grow only with the number of shards: about 40 bytes
-    and 100 ns for each.
+    An epoch has `len(order)` positions and every sample once; each epoch has its own order. The samples of `block`
+    shards are shuffled together: more shards shuffle better, but keep more files in use. A list of at most `block`
+    shards is one block, and so a perfect shuffle. Memory and the time to begin an epoch grow only with the number of
+    shards: about 40 bytes and 100 ns for each.
     """
 
     def __init__(self, sizes: Sequence[int] | npt.NDArray[np.int64], seed: int | str, block: int) -> None:
-        """`seed` is a training's, or a text that tells its orders apart."""
-        self._sizes, self._seed, self._block = np.asarray(sizes, np.uint64), seed, block
+        """`seed` is the training's, or a text with it that differs between the orders of one training."""
+        self._sizes = np.asarray(sizes, np.uint64)
+        self._seed = seed
+        self._block = block
         self._ends = np.cumsum(self._sizes)
         self._total = int(self._ends[-1])
-        # The present epoch and, for a batch that goes from one into the next, its neighbour.
+        # Two epochs: a batch may span the present one and the next.
         self._epoch = functools.lru_cache(maxsize=2)(self._compute_epoch)
 
     def __len__(self) -> int:
@@ -82,19 +83,22 @@ class Order:
         """The blocks that a training reads from position `first` up to `end`, in its order, over all epochs."""
         number, position = divmod(first, self._total)
         while number * self._total + position < end:
-            epoch, base = self._epoch(number), number * self._total
+            epoch = self._epoch(number)
+            base = number * self._total
             for block in range(epoch.block_at(position), len(epoch.firsts) - 1):
-                begin, over = (base + int(epoch.begins[at]) for at in (block, block + 1))
+                begin = base + int(epoch.begins[block])
+                over = base + int(epoch.begins[block + 1])
                 if begin >= end:
                     return
                 if over > begin:
                     yield Block(
                         begin, over, tuple(epoch.shards[epoch.firsts[block] : epoch.firsts[block + 1]].tolist())
                     )
-            number, position = number + 1, 0
+            number = number + 1
+            position = 0
 
     def shards_at_most(self, samples: int) -> int:
-        """The most shards that so many samples in a row may lie in, whatever the epoch."""
+        """The largest number of shards of this many consecutive samples, in any epoch."""
         count = len(self._sizes)
         blocks = -(-count // self._block)
         smallest = int(np.sort(self._sizes)[: count // blocks].sum())
@@ -102,7 +106,8 @@ class Order:
         return min(count, crossed * -(-count // blocks))
 
     def _compute_epoch(self, number: int) -> "_Epoch":
-        key, count = f"{self._seed}/{number}", len(self._sizes)
+        key = f"{self._seed}/{number}"
+        count = len(self._sizes)
         shards = shuffled(count, key)
         blocks = -(-count // self._block)
         firsts = np.arange(blocks + 1, dtype=np.uint64) * np.uint64(count) // np.uint64(blocks)
@@ -114,7 +119,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Block:
-    """One block of an epoch: the positions begin .. end - 1 of a training, and the shards that they lie in."""
+    """One block of an epoch: the positions begin .. end - 1 of a training, and the shards of their samples."""
 
     begin: int
     end: int
@@ -122,10 +127,10 @@ class Block:
 
 
 def shuffled(count: int, key: str) -> Indices:
-    """0 .. count - 1 in an order chosen by `key`: sorted by the numbers that splitmix64 gives from there on.
+    """0 .. count - 1 in an order chosen by `key`: sorted by the outputs of splitmix64, which `key` seeds.
 
-    The lowest bits of each number are replaced by its index, so that no two numbers are equal and only values are
-    sorted, which is faster than sorting indices.
+    The index replaces the lowest bits of each output. So no two are equal, and sorting the values is enough, which is
+    faster than sorting indices.
     """
     indices = np.arange(count, dtype=np.uint64)
     low = np.uint64((1 << (count - 1).bit_length()) - 1)
@@ -136,8 +141,8 @@ def shuffled(count: int, key: str) -> Indices:
 def permute(positions: Indices, total: int, key: str) -> Indices:
     """A bijection of 0 .. total - 1 chosen by `key`, applied to each position.
 
-    The network permutes the next even power of two; values outside are permuted again until they
-    fall inside (cycle walking, Black and Rogaway 2002), at most 4 times on average.
+    The network permutes the range up to the next even power of two; values outside of 0 .. total - 1 are permuted again
+    until they fall inside (cycle walking, Black and Rogaway 2002), at most 4 times on average.
     """
     half = max(1, ((total - 1).bit_length() + 1) // 2)
     keys = [_number(f"{key}/{round}") for round in range(ROUNDS)]
@@ -151,18 +156,18 @@ def permute(positions: Indices, total: int, key: str) -> Indices:
 
 
 def rank_slice(count: int, rank: int, world: int) -> slice:
-    """The part of `count` samples for `rank`: contiguous, and at most one larger than that of any other rank."""
+    """The part of `count` samples for `rank`: contiguous; the sizes of the ranks' parts differ by at most one."""
     return slice(count * rank // world, count * (rank + 1) // world)
 
 
 def spans(sequences: int, mesh: Mesh) -> list[Span]:
-    """The samples of each rank, of a batch of so many; ranks that share matrices or sequences have the same ones."""
+    """Each rank's samples in a batch of `sequences`; ranks that share matrices or sequences have the same ones."""
     slices = (rank_slice(sequences, mesh.data_rank(rank), mesh.data) for rank in range(mesh.ranks))
     return [(part.start, part.stop) for part in slices]
 
 
 def division_in_words(sequences: int, mesh: Mesh, ranks: Sequence[str]) -> str:
-    """Who has which samples, by node, for a person; `ranks` names the node of each rank."""
+    """The samples of each node, for a person; `ranks` names the node of each rank."""
     spans_by_node = dict[str, list[Span]]()
     for node, span in zip(ranks, spans(sequences, mesh), strict=True):
         spans_by_node.setdefault(node, []).append(span)
@@ -184,7 +189,7 @@ class _Epoch:
     ends: Indices
     """The position at which each of `shards` ends, before the samples of a block are permuted."""
     shifts: Indices
-    """The number that turns such a position, modulo 2^64, into the sample's number when added to it."""
+    """The sum of such a position and this number, modulo 2^64, is the sample's number."""
 
     def block_at(self, position: int) -> int:
         return int(np.searchsorted(self.begins, np.uint64(position), "right")) - 1
@@ -203,15 +208,17 @@ def _number(key: str) -> int:
 
 
 def _feistel(values: Indices, half: int, keys: list[int]) -> Indices:
-    mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
-    high, low = values >> shift, values & mask
+    mask = np.uint64((1 << half) - 1)
+    shift = np.uint64(half)
+    high = values >> shift
+    low = values & mask
     for key in keys:
         high, low = low, high ^ (mix(low ^ np.uint64(key)) & mask)
     return (high << shift) | low
 
 
 def _text(node_spans: Sequence[Span]) -> str:
-    """The samples of a node; those of neighbouring ranks are one range."""
+    """The samples of a node; the ranges of neighbouring ranks are merged."""
     merged: list[Span] = []
     for first, end in sorted(set(node_spans)):
         if merged and merged[-1][1] >= first:

@@ -21,7 +21,9 @@ class Streaming:
     """
 
     def __init__(self, snapshot: snapshots.Snapshot, origins: Sequence[Origin], nvme: Path) -> None:
-        self._snapshot, self._origins, self._nvme = snapshot, origins, nvme
+        self._snapshot = snapshot
+        self._origins = origins
+        self._nvme = nvme
         self._present: set[str] = set()
 
     def bring(self, shard: shards.ShardFile) -> None:
@@ -48,5 +50,5 @@ class Streaming:
             except (ValueError, OSError) as error:
                 console.warn(f"trainer: a shard is not staged yet; the step that needs it tries again: {error}")
         if len(self._present) == len(shards_to_stage):
-            # This copies nothing more; it writes the marker by which the next start finds the snapshot staged.
+            # This copies nothing; it writes the marker that tells the next start that the snapshot is staged.
             staging.stage(self._snapshot.sha256, self._origins, self._nvme)

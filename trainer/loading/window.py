@@ -1,8 +1,8 @@
-"""Window: the shards that the coming steps read are brought to the node ahead of them, and leave it behind them.
+"""Window: a node copies the shards of the coming steps ahead of them, and evicts the shards of past steps.
 
-The order of the data is known in advance, so a node needs room for what its steps read now, not for the snapshot. One
-rank of a node moves its window; every rank brings a shard itself that it needs and that is not there. Each step reads
-the same samples as if all shards had been staged before.
+The order of the data is known in advance, so a node needs room for the shards that its steps read now, not for the
+snapshot. One rank of a node moves the window; every rank brings a missing shard itself when it needs it. Each step
+reads the same samples as if all shards had been staged before.
 """
 
 import threading
@@ -25,17 +25,17 @@ from slipway.trainer.staging.retention import FULL
 from slipway.trainer.staging.stage import WORKERS, Bringer
 
 STEPS_AT_ONCE = 3
-"""The steps that ranks of one node may read at a time: the slowest rank's, and two that another reads ahead."""
+"""The steps that the ranks of one node may read at a time: that of the slowest rank, and two by ranks ahead of it."""
 LATER_SECONDS = 1.0
-"""After this a shard is tried again whose keeper did not have it yet."""
+"""The pause before a shard is tried again that could not be brought."""
 TELL_SECONDS = 30.0
 FULL_SECONDS = 60.0
-"""How long a rank waits, on a full disk, for the window to shrink."""
+"""The longest wait of a rank, on a full disk, for the window to shrink."""
 
 
 @dataclass(frozen=True)
 class DataCourse:
-    """Which shards the steps of a training read, in their order."""
+    """The shards that the steps of a training read, in their order."""
 
     order: SampleOrder
     files: Sequence[shards.ShardFile]
@@ -45,11 +45,12 @@ class DataCourse:
 
     def at_once(self, step: int) -> set[int]:
         """The numbers of the shards that are read while a rank is at `step`."""
-        first, end = step * self.samples_a_step, min(step + STEPS_AT_ONCE, self.steps) * self.samples_a_step
+        first = step * self.samples_a_step
+        end = min(step + STEPS_AT_ONCE, self.steps) * self.samples_a_step
         return {index for block in self.order.blocks(first, end) for index in block.shards}
 
     def most_at_once(self) -> int:
-        """The most bytes that `at_once` may name, at any step of any epoch."""
+        """The largest number of bytes of the shards of `at_once`, at any step of any epoch."""
         sizes = sorted((shard.bytes for shard in self.files), reverse=True)
         return sum(sizes[: self.order.shards_at_most(STEPS_AT_ONCE * self.samples_a_step)])
 
@@ -60,13 +61,15 @@ class DataCourse:
         return -(-block.end // self.samples_a_step)
 
     def ahead(self, step: int, pinned_names: frozenset[str], room: int) -> list[shards.ShardFile]:
-        """The shards that the steps from `step` on read, as many as fit into `room` besides `pinned_names`."""
-        shards_ahead, taken = dict[str, shards.ShardFile](), 0
+        """The shards of the steps from `step` on that fit into `room` bytes, which `pinned_names` do not count in."""
+        shards_ahead = dict[str, shards.ShardFile]()
+        taken = 0
         for block in self.order.blocks(step * self.samples_a_step, self.steps * self.samples_a_step):
             for shard in (self.files[index] for index in block.shards):
                 if shard.blake3 in shards_ahead:
                     continue
-                taken += 0 if shard.blake3 in pinned_names else shard.bytes
+                if shard.blake3 not in pinned_names:
+                    taken += shard.bytes
                 if taken > room:
                     return list(shards_ahead.values())
                 shards_ahead[shard.blake3] = shard
@@ -87,21 +90,49 @@ class ShardWindow:
         nvme: Path,
         report: OnProgress = lambda _: None,
     ) -> None:
-        """`fixed_shards` stays for the whole training; `room` is for the shards ahead, in bytes. It brings nothing yet.
+        """`fixed_shards` stay for the whole training; `room`: bytes for the shards ahead. It brings nothing yet.
 
-        `report` is called every `TELL_SECONDS` until the window is full for the first time, and then.
+        `report` is called every `TELL_SECONDS` until the window is full for the first time, and at that moment.
         """
-        self._course, self._room, self._sources, self._nvme = course, room, sources, nvme
-        self._fixed_shards, self._fixed_names = fixed_shards, frozenset(shard.blake3 for shard in fixed_shards)
-        self._least = min(room, course.most_at_once())
+        # What the training reads, and where the shards come from and lie.
+        self._course = course
+        self._sources = sources
+        self._nvme = nvme
         self._verified = Verified(nvme)
-        self._step, self._until, self._replan = 0, 0, True
-        self._ahead, self._missing = list[shards.ShardFile](), dict[str, shards.ShardFile]()
-        self._wake, self._lock = threading.Event(), threading.Lock()
-        self._window_names, self._over = frozenset[str](), False
-        self._busy, self._present, self._later = set[str](), set[str](), dict[str, float]()
         self._lease: ShardLease | None = None
-        self._report, self._was_full, self._began, self._reported_at = report, False, 0.0, 0.0
+
+        # How large the window is.
+        self._fixed_shards = fixed_shards
+        self._fixed_names = frozenset(shard.blake3 for shard in fixed_shards)
+        self._room = room
+        self._least = min(room, course.most_at_once())
+        """The bytes to which a full disk may shrink `_room`: the steps need them."""
+
+        # The plan of the thread that moves the window.
+        self._step = 0
+        """The first step that some rank has not read yet."""
+        self._until = 0
+        """The step at which the window moves on."""
+        self._replan = True
+        self._ahead: list[shards.ShardFile] = []
+        self._later: dict[str, float] = {}
+        """By shard, the monotonic time before which it is not tried again."""
+        self._wake = threading.Event()
+        self._over = False
+
+        # The shards of the window by name; threads that copy change them too.
+        self._lock = threading.Lock()
+        self._window_names: frozenset[str] = frozenset()
+        self._missing: dict[str, shards.ShardFile] = {}
+        self._present: set[str] = set()
+        self._busy: set[str] = set()
+        """The shards that are being copied."""
+
+        # What has been reported.
+        self._report = report
+        self._was_full = False
+        self._began = 0.0
+        self._reported_at = 0.0
 
     def bring(self, shard: shards.ShardFile) -> None:
         """Wait until the shard is on the NVMe, verified. Raises NoOrigin, and OSError when the NVMe stays full."""
@@ -110,16 +141,17 @@ class ShardWindow:
             patiently(lambda: self._bring_once(shard, everywhere=True), _Full, FULL_SECONDS)
 
     def hold(self, lease: Lease) -> None:
-        """Hold all shards until the window starts, in place of `lease`, that of the whole snapshot.
+        """Hold all shards until the window starts, and release `lease`, which holds the whole snapshot.
 
-        From now on, the node's server says of each shard that it is about to come.
+        From now on, the node's server answers for each missing shard that it is about to come.
         """
         self._lease = ShardLease(self._nvme, {shard.blake3 for shard in (*self._course.files, *self._fixed_shards)})
         lease.release()
 
     def start(self, step: int) -> threading.Thread:
-        """Begin to move with the steps, from `step` on, in a thread that ends with the process; after `hold`."""
-        self._step, self._began = step, time.monotonic()
+        """Start the thread that moves the window with the steps, from `step` on. Call `hold` before it."""
+        self._step = step
+        self._began = time.monotonic()
         self._reported_at = self._began
         self._plan()
         self._wake.set()
@@ -128,18 +160,19 @@ class ShardWindow:
         return thread
 
     def move(self, step: int) -> None:
-        """Say that every rank has read all that the steps before `step` read."""
+        """Move the window to `step`: every rank has read the samples of the steps before it."""
         self._step = step
         if step >= self._until:
             self._wake.set()
 
     def follow(self, course: DataCourse) -> None:
         """Go on with another number of steps."""
-        self._course, self._replan = course, True
+        self._course = course
+        self._replan = True
         self._wake.set()
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """End the thread, and release the shards."""
         if self._began and not self._was_full:
             self._reported_at = 0.0
             self._tell()
@@ -163,8 +196,9 @@ class ShardWindow:
                     _say(f"the window did not move, and tries again: {error}")
 
     def _plan(self) -> None:
-        """Decide what is held from now on, and evict the rest of the snapshot, as far as no other lease holds it."""
-        self._until, self._replan = self._course.end_of_block(self._step), False
+        """Choose the shards to hold from now on, and evict those of the snapshot that no lease holds."""
+        self._until = self._course.end_of_block(self._step)
+        self._replan = False
         assert self._lease is not None
         ahead = self._course.ahead(self._step, self._fixed_names, self._room)
         names = self._fixed_names.union(shard.blake3 for shard in ahead)
@@ -173,15 +207,17 @@ class ShardWindow:
             self._window_names = names
             self._present &= names
             self._missing = {
-                one.blake3: one for one in (*ahead, *self._fixed_shards) if one.blake3 not in self._present
+                shard.blake3: shard for shard in (*ahead, *self._fixed_shards) if shard.blake3 not in self._present
             }
-        self._ahead, self._later = ahead, {name: at for name, at in self._later.items() if name in names}
+        self._ahead = ahead
+        self._later = {name: at for name, at in self._later.items() if name in names}
         retention.evict(self._nvme, {shard.blake3 for shard in self._course.files} - names)
 
     def _begin_copies(self) -> None:
-        """Begin to copy what is missing: first what the steps read next, each shard in a thread of its own.
+        """Begin to copy missing shards, each in a thread of its own: first those that the next steps read.
 
-        Of that, first what other nodes may wait for: only so can no two nodes wait for each other.
+        Of these, the shards that this node keeps come first: other nodes may wait for them, and in this order no two
+        nodes wait for each other.
         """
         now = time.monotonic()
         urgent = [self._course.files[index] for index in self._course.at_once(self._step)]
@@ -201,22 +237,24 @@ class ShardWindow:
         now = time.monotonic()
         if self._was_full or (self._missing and now < self._reported_at + TELL_SECONDS):
             return
-        self._reported_at, self._was_full = now, not self._missing
+        self._reported_at = now
+        self._was_full = not self._missing
         sizes = {shard.blake3: shard.bytes for shard in (*self._ahead, *self._fixed_shards)}
         missing = dict(self._missing)
-        total, present_bytes = sum(sizes.values()), sum(sizes.values()) - sum(shard.bytes for shard in missing.values())
+        total = sum(sizes.values())
+        present_bytes = sum(sizes.values()) - sum(shard.bytes for shard in missing.values())
         rate = present_bytes / (now - self._began) if now > self._began else 0.0
         self._report(CopyProgress(present_bytes, total, len(sizes) - len(missing), len(sizes), rate))
 
     def _copy(self, shard: shards.ShardFile, urgent: bool) -> None:
-        """Bring one shard, in a thread of its own. A step that needs what could not be brought tries again."""
+        """Bring one shard, in a thread of its own. If it fails, the step that needs the shard tries again."""
         try:
             self._bring_once(shard, everywhere=urgent)
             with self._lock:
                 if shard.blake3 in self._window_names:
                     self._present.add(shard.blake3)
                     self._missing.pop(shard.blake3, None)
-                else:  # the window has left it behind meanwhile: the next plan evicts it
+                else:  # the window has moved past the shard meanwhile: the next plan evicts it
                     self._replan = True
         except _Full:
             self._shrink()
@@ -244,12 +282,13 @@ class ShardWindow:
             raise
 
     def _shrink(self) -> None:
-        """Let go of the shards that are needed last: the disk has less room than there was at the start."""
-        self._room, self._replan = max(self._least, self._room * 3 // 4), True
+        """Make the window smaller: the disk has less room than at the start."""
+        self._room = max(self._least, self._room * 3 // 4)
+        self._replan = True
 
 
 class _Full(OSError):
-    """The NVMe is full, and leases hold all that is on it."""
+    """The NVMe is full, and leases hold all shards on it."""
 
 
 def _is_early(error: Exception) -> bool:

@@ -1,1 +1,1 @@
-"""Metrics of a step: where its time went, what the hardware did, the report and the profile."""
+"""Metrics of the steps: the time of their parts, the usage of the hardware, the report and the profile."""

@@ -1,8 +1,8 @@
-"""The exporter of a job: its node's ranks, and with them the training's figures, for Prometheus to scrape.
+"""The exporter of a job: the figures of its node's ranks, and of the training, for Prometheus to scrape.
 
-SLIPWAY_METRICS_PORT in the environment starts it, in a process beside the ranks that dies with their supervisor: a
-scrape takes nothing from a step. It reads what the ranks write anyway, and of that what is new. The figures of the
-whole training come from the node of rank 0 alone, so that no query counts them twice.
+SLIPWAY_METRICS_PORT in the environment starts it, in a process beside the ranks that dies with their supervisor. So a
+scrape costs the steps nothing. It reads the new entries of the records that the ranks write anyway. Only the node of
+rank 0 exports the figures of the whole training, so that no query counts them twice.
 """
 
 import os
@@ -21,25 +21,28 @@ VARIABLE = "SLIPWAY_METRICS_PORT"
 
 
 class JobExporter:
-    """Reads one incarnation of a training on, scrape by scrape."""
+    """Reads the records of one incarnation of a training, at each scrape from where the last one ended."""
 
     def __init__(
         self, store: Path, incarnation: int, node: str | None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`node` None: of all nodes, for one exporter of a whole job. `clock` says for how long a rank stands still."""
-        self._store, self._incarnation, self._node, self._clock = store, incarnation, node, clock
+        """`node` None: all nodes, for one exporter of a whole job. `clock` measures times without progress."""
+        self._store = store
+        self._incarnation = incarnation
+        self._node = node
+        self._clock = clock
         self._figures = JobFigures(store.name)
         self._offsets: dict[str, int] = {}
         self._last_progress: dict[int, tuple[RankPlace, float]] = {}
 
     def text(self) -> str:
-        """What a scrape gets now. Raises OSError."""
+        """The answer to a scrape. Raises OSError."""
         exposition = Exposition()
         self.expose(exposition)
         return exposition.text()
 
     def expose(self, into: Exposition) -> None:
-        """Add the samples of now. Raises OSError."""
+        """Add the present samples. Raises OSError."""
         beats = self._beats()
         self._figures.add(self._new())
         if self._node is None or any(beat.rank == 0 for beat in beats):
@@ -47,13 +50,13 @@ class JobExporter:
         expose_ranks(into, self._store.name, beats, self._still(beats))
 
     def _beats(self) -> list[Beat]:
-        """Of this node's ranks, in the newest generation."""
+        """The heartbeats of this node's ranks, in the newest generation."""
         claim = fence.newest_claim(self._store)
         beats = heartbeat.read(self._store, claim.token) if claim else []
         return [beat for beat in beats if self._node is None or beat.node == self._node]
 
     def _new(self) -> list[JournalEvent]:
-        """What the ranks and the copies of this incarnation have written since the last scrape."""
+        """The events of this incarnation since the last scrape."""
         events: list[JournalEvent] = []
         for path in ledger.segments(self._store):
             if path.name.startswith(f"{self._incarnation:06d}."):
@@ -71,18 +74,19 @@ class JobExporter:
 
 
 def start(store: Path, incarnation: int, node: str) -> tuple[int, ...]:
-    """Start it where the environment asks for it; the pid of its process, or nothing.
+    """Start the exporter if the environment has its port; returns the pid of its process, or nothing.
 
-    Call it before any thread is started. A port that is taken costs the metrics of this node, and nothing else.
+    Call it before any thread is started. If the port is taken, this node exports no metrics, with a warning.
     """
-    if not (port_text := os.environ.get(VARIABLE, "")):
+    port_text = os.environ.get(VARIABLE, "")
+    if not port_text:
         return ()
     try:
         served = exporting.server("", _port(port_text), JobExporter(store, incarnation, node).text)
     except (OSError, ValueError) as error:
         console.warn(f"trainer: {VARIABLE}={port_text}: {error}; this node exports no metrics")
         return ()
-    pid = forked.start_helper(__name__, served.serve_forever)  # until the last steps, which are worth a scrape
+    pid = forked.start_helper(__name__, served.serve_forever)  # it serves to the end, so that the last steps count
     served.server_close()
     return (pid,)
 

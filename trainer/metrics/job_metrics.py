@@ -1,7 +1,7 @@
-"""Job metrics: what a running training exports, folded from the events of its ledger and its ranks' heartbeats. Pure.
+"""Job metrics: the metrics that a running training exports, from the events of its ledger and its ranks' heartbeats.
 
-Counters begin at 0 with each incarnation, as Prometheus expects of a process that starts anew. The label `training` has
-one value in each exporter; ranks are those of one node. So a job of any size adds a bounded number of series a node.
+Counters begin at 0 with each incarnation, as Prometheus expects of a new process. The label `training` has one value in
+each exporter, and `rank` only the ranks of one node. So a job of any size adds a bounded number of series per node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ GAUGES = {
         "slipway_job_gpu_memory_retries_total", "counter", "Allocations that first had to flush the cache", OF
     ),
 }
-"""By the field of a `step` event that has the value. A field that the hardware does not give has no sample."""
+"""By the field of a `step` event with the value. A field that the hardware does not provide has no sample."""
 STEP_SECONDS = Metric("slipway_job_step_seconds", "histogram", "Seconds of each step", OF, STEP_BOUNDS)
 COMMUNICATION_SECONDS = Metric(
     "slipway_job_communication_seconds",
@@ -83,11 +83,11 @@ JOB_METRICS = (
     *GAUGES.values(), *HISTOGRAMS, *COUNTERS, *BY_LABEL, VALIDATION_LOSS, BOUND, WORLD,
     RANK_STEP, RANK_PHASE, RANK_STILL, RANK_OWN,
 )  # fmt: skip
-"""All that a job exports."""
+"""All metrics of a job."""
 
 
 class JobFigures:
-    """What the events of one training say so far."""
+    """The figures of one training, from its events so far."""
 
     def __init__(self, training: str) -> None:
         self.training = training
@@ -99,10 +99,10 @@ class JobFigures:
         self._phase: tuple[str, float] | None = None
 
     def add(self, events: Iterable[JournalEvent]) -> "JobFigures":
-        """Take in what is new, in the order of the ledger; an event that is not known here counts nothing."""
+        """Add new events, in the order of the ledger; unknown events are ignored."""
         for event in events:
-            if (take := _TAKES.get(event["event"])) is not None:
-                take(self, event)
+            if event["event"] in _TAKES:
+                _TAKES[event["event"]](self, event)
         return self
 
     def expose(self, into: Exposition) -> None:
@@ -128,8 +128,9 @@ class JobFigures:
         if "communication_seconds" in event:
             self._histograms[COMMUNICATION_SECONDS].add(float(event["communication_seconds"]))
         for section in SECTIONS:
-            if (spent := event.get(f"{section}_seconds")) is not None:
-                self._sum(SECTION_SECONDS, section, float(spent))
+            seconds = event.get(f"{section}_seconds")
+            if seconds is not None:
+                self._sum(SECTION_SECONDS, section, float(seconds))
 
     def _enter(self, event: JournalEvent) -> None:
         if self._phase is not None:
@@ -192,7 +193,7 @@ _TAKES = {
 
 
 def expose_ranks(into: Exposition, training: str, beats: Sequence[Beat], still: Mapping[int, float]) -> None:
-    """Add where ranks are; `still` has for how many seconds each of them has been seen at its place."""
+    """Add the positions of ranks; `still` has the seconds for which each has made no progress."""
     for beat in beats:
         of = training, beat.node, beat.rank
         into.add(RANK_STEP, beat.step, *of)

@@ -12,17 +12,17 @@ MOST = {"data": 0.05, "communication": 0.15, "checkpoint": 0.03, "cpu": 0.10}
 """Shares of time above which something other than computing bounds the training.
 
 data            The next batch is read while this one is computed: a loader that keeps up takes almost no time.
-communication   Users of such clusters accept this much.
-checkpoint      The aim is 97 % productive time; checkpoints alone must not take all the rest.
-cpu             Ready to run without a core: more processes than cores, or a container that has used its limit up. The
-                kernel's own work is a few percent.
+communication   Users of such clusters accept this share.
+checkpoint      The aim is 97 % productive time; checkpoints alone must not take the other 3 %.
+cpu             The rank was ready to run and had no core: there are more processes than cores, or the container has
+                used its limit up. The kernel's own work is a few percent.
 """
 LEAST_GPU_USE = 0.85
-"""Below this the GPU waits; if not for data or ranks, then for the host to launch kernels."""
+"""Below this share the GPU waits: if not for data or ranks, then for the host, which launches kernels."""
 LEAST_FREE = 0.05
-"""Share of the host's memory: below this the kernel drops the shards' pages from its cache, then kills processes."""
+"""Free share of the host's memory: below it the kernel drops the shards' pages from its cache, then kills processes."""
 FIRST_WINDOW = 10
-"""Steps of a start's first window at most: whoever watches it begin need not wait for a whole window."""
+"""The most steps of a start's first window, so that an operator need not wait for a whole window."""
 GOOD_MFU = 0.4
 """Well-tuned dense transformers reach this at scale (PaLM 46 %, Llama 3 38 to 43 %)."""
 
@@ -35,7 +35,7 @@ class Work:
     tokens: int
     """0 for pictures."""
     flops: int
-    """Of forward and backward passes, as the model states them, without recomputed activations."""
+    """Of forward and backward passes, by the model's own count, without recomputed activations."""
     peak: float | None
     """FLOP/s of all ranks' devices together in the precision of the run; None for a device without a data sheet."""
 
@@ -58,23 +58,25 @@ def throughput(figures: Mapping[str, float]) -> str:
     """The throughput of a step as text: tokens/s, or samples/s for pictures; empty if it was not measured."""
     if "tokens_per_second" in figures:
         return f"{figures['tokens_per_second']:,.0f} tokens/s"
-    return f"{figures['samples_per_second']:,.1f} samples/s" if "samples_per_second" in figures else ""
+    if "samples_per_second" in figures:
+        return f"{figures['samples_per_second']:,.1f} samples/s"
+    return ""
 
 
 @dataclass(frozen=True)
 class Window:
-    """What consecutive steps of one rank took in time and memory."""
+    """Time and memory of consecutive steps of one rank."""
 
     steps: int
     seconds: float
     """From the end of the step before the first to the end of the last one."""
     parts: Mapping[str, float]
-    """Seconds in data, forward, backward, optimiser, communication and every other part that was timed.
+    """Seconds in data, forward, backward, optimiser, communication and every other timed part.
 
-    Communication is missing for layouts in which it cannot be measured.
+    Communication is missing in layouts that cannot measure it.
     """
     checkpoint_share: float = 0.0
-    """Checkpoints' share of the time since this incarnation's first step: a window may have one of them by chance."""
+    """Checkpoints' share of the time since this incarnation's first step: a single window may have one by chance."""
     usage: Mapping[str, float] = field(default_factory=dict)
     """See `slipway.trainer.metrics.usage`."""
     memory_retries: int = 0
@@ -84,7 +86,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What bounds a window of steps."""
+    """The bound of a window of steps."""
 
     bound: Bound
     share: float
@@ -94,9 +96,9 @@ class Verdict:
 
 
 def verdict(window: Window) -> Verdict:
-    """What bounds these steps.
+    """The bound of these steps.
 
-    Memory comes first, since a shortage may end the training; then the part that exceeds its share in `MOST` by most.
+    Memory comes first, because a shortage may end the training; then the part that exceeds its share in `MOST` by most.
     """
     short = _short_of_memory(window)
     if short:
@@ -147,7 +149,8 @@ def _remedy(bound: Bound, share: float) -> str:
 
 
 def _throttled(usage: Mapping[str, float]) -> str:
-    share, quota = usage["cpu_throttled"], usage["cpu_quota"]
+    share = usage["cpu_throttled"]
+    quota = usage["cpu_quota"]
     return (
         f"The container has used its limit of {quota:.3g} cores up in {share:.0%} of the time, and stands still then: "
         "raise cpu in placement.kubernetes.resources, or in compute.cluster.resources of the platform's settings."

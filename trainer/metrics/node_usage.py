@@ -1,7 +1,7 @@
-"""Node usage: what a node as a whole does, every ten seconds: processors, memory, disk, network and GPUs.
+"""Node usage: the usage of a whole node, every ten seconds: processors, memory, disk, network and GPUs.
 
-One rank of each node reads it, on a thread beside the steps, into a segment of the ledger of its own. The names are
-those of MLflow's system metrics, so that MLflow's page for these shows them, a line for each node.
+One rank of each node reads it, on a thread beside the steps, and records it in its own segment of the ledger. The names
+are those of MLflow's system metrics, so MLflow's page for these shows them, with a line for each node.
 """
 
 import contextlib
@@ -15,26 +15,31 @@ from slipway.trainer.node.world import World
 from slipway.trainer.record.recorder import RankRecorder
 
 EVERY_SECONDS = 10.0
-"""As often as MLflow's own monitor reads them."""
-EVENT, WRITER = "node_usage", "node"
-PROCESSORS, MEMORY, NETWORK = Path("/proc/stat"), Path("/proc/meminfo"), Path("/proc/net/dev")
+"""The interval of MLflow's own monitor."""
+EVENT = "node_usage"
+WRITER = "node"
+PROCESSORS = Path("/proc/stat")
+MEMORY = Path("/proc/meminfo")
+NETWORK = Path("/proc/net/dev")
 MEGABYTE = 1e6
 
 
 class NodeUsage:
-    """The usage of this node; a figure that the machine does not provide is left out."""
+    """The usage of this node, without figures that the machine does not provide."""
 
     def __init__(self, disk: Path) -> None:
-        """`disk` lies on the file system that is looked at."""
-        self._disk, self._gpus, self._taken = disk, _gpus(), _counters()
+        """`disk`: a path on the file system that is measured."""
+        self._disk = disk
+        self._gpus = _gpus()
+        self._taken = _counters()
 
     def read(self) -> dict[str, float]:
         """The figures since the last reading: percentages, megabytes (10^6 bytes), and watts of the GPUs.
 
-        Network is what came and went since then, as MLflow counts it from the beginning of a run. Takes well below a
-        millisecond without GPUs.
+        Network is the traffic since then. Without GPUs, it takes well below a millisecond.
         """
-        now, before = _counters(), self._taken
+        now = _counters()
+        before = self._taken
         self._taken = now
         spent = now["processors"] - before["processors"]
         return {
@@ -51,7 +56,8 @@ class NodeUsage:
             filesystem = os.statvfs(self._disk)
         except OSError:
             return {}
-        total, free = filesystem.f_blocks * filesystem.f_frsize, filesystem.f_bavail * filesystem.f_frsize
+        total = filesystem.f_blocks * filesystem.f_frsize
+        free = filesystem.f_bavail * filesystem.f_frsize
         used = total - filesystem.f_bfree * filesystem.f_frsize
         return {
             "disk_usage_megabytes": used / MEGABYTE,
@@ -74,11 +80,13 @@ class NodeUsage:
 
 
 class NodeWatch:
-    """Records this node's usage while it is entered, on the node's first rank; on the others nothing happens."""
+    """A context that records this node's usage, on the node's first rank; on other ranks it does nothing."""
 
     def __init__(self, recorder: RankRecorder, world: World, node: str, disk: Path) -> None:
-        """`node` is this node's name; `disk` lies on the file system that is looked at."""
-        self._recorder, self._node, self._over = recorder, node, threading.Event()
+        """`node`: this node's name; `disk`: a path on the file system that is measured."""
+        self._recorder = recorder
+        self._node = node
+        self._over = threading.Event()
         self._thread: threading.Thread | None = None
         if world.local_rank == 0:
             self._thread = threading.Thread(target=self._run, args=(disk,), name="node-usage", daemon=True)
@@ -105,7 +113,7 @@ class NodeWatch:
 
 
 def _counters() -> dict[str, float]:
-    """What only grows: the processors' time and how much of it was work (in ticks), bytes of the network."""
+    """Monotonic counters: the processors' time, their busy time (both in ticks), and bytes of the network."""
     times = [int(value) for value in PROCESSORS.read_text().split("\n", 1)[0].split()[1:9]]
     idle = times[3] + times[4]  # idle, and waiting for a disk
     links = [line.split(":") for line in NETWORK.read_text().splitlines()[2:]]
@@ -120,7 +128,8 @@ def _counters() -> dict[str, float]:
 
 def _memory() -> dict[str, float]:
     known = dict(line.split(":") for line in MEMORY.read_text().splitlines())
-    total, free = (int(known[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+    total = int(known["MemTotal"].split()[0]) * 1024
+    free = int(known["MemAvailable"].split()[0]) * 1024
     return {
         "system_memory_usage_megabytes": (total - free) / MEGABYTE,
         "system_memory_usage_percentage": 100 * (total - free) / total,

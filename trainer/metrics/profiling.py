@@ -1,10 +1,10 @@
 """Profiles on demand: of the steps that the recipe names, or of the next steps after a rank receives SIGUSR2.
 
-A profile is a trace of PyTorch's profiler in the training's folder, for Perfetto or chrome://tracing. The rank puts it
-into the node's temporary folder; a thread compresses and writes it, so that no step waits for the training's folder.
+A profile is a trace of PyTorch's profiler in the training's folder, for Perfetto or chrome://tracing. The rank writes
+it to the node's temporary folder. A thread compresses it and moves it, so that no step waits for the training's folder.
 
-Under Nsight Systems (``nsys profile --capture-range=cudaProfilerApi``) nsys captures the same steps instead: only one
-of the two can subscribe to the GPU's events. Both show the parts of the timeline as ranges.
+Under Nsight Systems (``nsys profile --capture-range=cudaProfilerApi``) nsys captures the same steps instead, because
+only one of the two can subscribe to the GPU's events. Both show the parts of the timeline as ranges.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from slipway.trainer.record.fence import Token
 from slipway.trainer.record.recorder import RankRecorder
 
 WRITE_SECONDS = 60.0
-"""Seconds for which the end of a rank waits for its profiles to be written."""
+"""Seconds for which a rank at its end waits until its profiles are written."""
 Write = Callable[[Path], dict[str, str]]
 """Writes a recording to a path; returns fields for the event. Raises OSError."""
 
@@ -38,7 +38,7 @@ Write = Callable[[Path], dict[str, str]]
 def of_rank(
     observation: Observation, timeline: Timeline, store: Path, token: Token, rank: int, recorder: RankRecorder
 ) -> "Profiler":
-    """The profiler of a training's rank: rank 0 profiles the steps that the recipe names; any rank, after a signal."""
+    """The profiler of a rank: rank 0 profiles the steps that the recipe names; any rank, the steps after a signal."""
     own = functools.partial(recorder.record_own, "profiler")
     return Profiler(observation, timeline, store / files.PROFILES, f"{token}.{rank:05d}", rank == 0, own)
 
@@ -57,8 +57,12 @@ class Profiler:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         """`name`, unique to this rank and incarnation, is part of the files' names; `record` writes an event."""
-        self._observation, self._timeline, self._on_recipe = observation, timeline, on_recipe
-        self._folder, self._name, self._record = folder, name, record
+        self._observation = observation
+        self._timeline = timeline
+        self._on_recipe = on_recipe
+        self._folder = folder
+        self._name = name
+        self._record = record
         self._under_nsight = "NSYS_PROFILING_SESSION_ID" in environment
         self._is_requested = False
         self._recording: _Recording | None = None
@@ -72,29 +76,32 @@ class Profiler:
             self._stop(step - 1)
         due = self._is_requested or (self._on_recipe and step == self._observation.profile_from)
         if due and not self._recording:
-            self._is_requested, self._first = False, step
+            self._is_requested = False
+            self._first = step
             self._recording = _Nsight() if self._under_nsight else _Trace()
             self._timeline.annotation = self._recording.annotation
             self._recording.start()
 
     def end(self, last: int) -> None:
-        """End a recording, if there is one, after step `last`; wait until what was recorded is written."""
+        """End a recording, if there is one, after step `last`, and wait until all recordings are written."""
         self._stop(last)
         deadline = time.monotonic() + WRITE_SECONDS
         for thread in self._writing:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _stop(self, last: int) -> None:
-        """End a recording, if there is one, after step `last`, and have a thread write it."""
+        """End a recording, if there is one, after step `last`, and start a thread that writes it."""
         if not self._recording:
             return
         begun = time.perf_counter()
-        recording, self._recording, self._timeline.annotation = self._recording, None, None
+        recording = self._recording
+        self._recording = None
+        self._timeline.annotation = None
         path = self._folder / f"{self._first:09d}-{last:09d}.{self._name}.json.gz"
         write = recording.stop()
         fields = {"first": self._first, "last": last, "blocked_seconds": time.perf_counter() - begun}
         before = self._writing[-1] if self._writing else None
-        # A daemon: a file system that does not answer holds up neither a step nor the end of the process.
+        # A daemon, so that a hung file system delays neither a step nor the end of the process.
         thread = threading.Thread(target=self._write, args=(before, write, path, fields), name="profile", daemon=True)
         self._writing = [*(writer for writer in self._writing if writer.is_alive()), thread]
         thread.start()
@@ -121,7 +128,7 @@ class _Recording(Protocol):
     def start(self) -> None: ...
 
     def stop(self) -> Write:
-        """End the recording; what is returned writes it, in any thread."""
+        """End the recording; returns a function that writes it, in any thread."""
 
 
 class _Trace:
@@ -162,7 +169,7 @@ def _pack(raw: Path, path: Path) -> dict[str, str]:
 
 
 def _require_whole(trace: BinaryIO) -> None:
-    """Raises OSError for a trace that breaks off: PyTorch's writer raises nothing when there is no room."""
+    """Raises OSError for a truncated trace: PyTorch's writer raises nothing on a full disk."""
     size = trace.seek(0, os.SEEK_END)
     trace.seek(max(0, size - 16))
     if not trace.read().rstrip().endswith(b"}"):

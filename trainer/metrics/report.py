@@ -1,4 +1,4 @@
-"""The report of each step, in the ledger and on the console; and after each window of steps, what bounds them."""
+"""The report of each step, in the ledger and on the console; and the bound of each window of steps."""
 
 import time
 from collections import Counter
@@ -16,30 +16,42 @@ from slipway.trainer.node.world import World
 from slipway.trainer.record.recorder import RankRecorder
 
 OWN = ("data", "forward", "backward", "optimiser")
-"""The parts of a step in which a rank waits for no other, where weights are not divided."""
+"""The parts of a step in which a rank waits for no other, if weights are not divided."""
 
 
 def work(config: Config, world: World, flops_per_sample: int) -> Work:
     """The work of every step of this training."""
-    batch, precision = config.batch, config.run.precision
-    peak = peak_flops(world.device, "tf32" if precision == "fp32" and config.runtime.tf32 == "all" else precision)
+    batch = config.batch
+    uses_tf32 = config.run.precision == "fp32" and config.runtime.tf32 == "all"
+    peak = peak_flops(world.device, "tf32" if uses_tf32 else config.run.precision)
     flops = flops_per_sample * batch.sequences
     return Work(batch.sequences, batch.sequences * batch.length, flops, peak * world.size if peak else None)
 
 
 class StepReport:
-    """The report of one rank. Figures of use and time are those of this rank, all others of the whole training."""
+    """The report of one rank. Figures of usage and time are this rank's, all others the whole training's."""
 
     def __init__(self, config: Config, world: World, work: Work, timeline: Timeline, recorder: RankRecorder) -> None:
-        self._config, self.is_rank_zero, self._work = config, world.is_rank_zero, work
-        self._timeline, self._usage, self._record = timeline, Usage(world.device), recorder.record
+        self._config = config
+        self.is_rank_zero = world.is_rank_zero
+        self._work = work
+        self._record = recorder.record
+
+        # What this rank measures.
+        self._timeline = timeline
+        self._usage = Usage(world.device)
         self._own = RankFigures(recorder, world.size)
+        self.own_seconds = 0.0
+        """Seconds of the last step's parts in which this rank waited for no other."""
+
+        # The present window of steps; None before the first step.
         self._window: _Sums | None = None
         self._is_judged = False
+        """Whether an earlier window has a verdict."""
         self._begun = time.perf_counter()
+        """The end of the first step."""
         self._in_checkpoints = 0.0
-        self.own_seconds = 0.0
-        """Of the steps that were read last: how long this rank worked without waiting for another."""
+        """Seconds in checkpoints since then."""
 
     def follow(self, config: Config) -> None:
         """Go on with the windows of another configuration."""
@@ -49,9 +61,10 @@ class StepReport:
         self, step: int, loss: float, accuracy: float, norm: float, rate: float, seconds: float
     ) -> dict[str, float]:
         """Report a step that is done; returns its figures, without those of this rank only."""
-        done = {**measures.of_step(self._work, loss, accuracy, seconds), "learning_rate": rate, "gradient_norm": norm}
-        done |= {"seconds": seconds}
-        parts, usage = self._timeline.read(), self._usage.read()
+        done = measures.of_step(self._work, loss, accuracy, seconds)
+        done |= {"learning_rate": rate, "gradient_norm": norm, "seconds": seconds}
+        parts = self._timeline.read()
+        usage = self._usage.read()
         self.own_seconds = sum(spent for name, spent in parts.items() if name in OWN)
         timed = {f"{name}_seconds": spent for name, spent in parts.items()}
         counts = {"samples": step * self._work.samples, "tokens": step * self._work.tokens}
@@ -63,11 +76,11 @@ class StepReport:
         return done
 
     def close(self) -> None:
-        """Record what this rank did in the last steps."""
+        """Record this rank's figures of the last steps."""
         self._own.tell()
 
     def _judge_window(self, step: int, parts: dict[str, float], usage: dict[str, float], mfu: float | None) -> None:
-        """Record what bounds each window of steps. An incarnation's first step, which warms up, is in no window."""
+        """Record the bound of each window of steps. An incarnation's first step, which warms up, is in no window."""
         if self._window is None:
             self._begun = time.perf_counter()
             self._window = _Sums(usage)
@@ -81,7 +94,8 @@ class StepReport:
         verdict = measures.verdict(window)
         shares = {f"{name}_share": spent / window.seconds for name, spent in window.parts.items()}
         self._record("bound", step=step, steps=window.steps, **asdict(verdict), **shares)
-        self._window, self._is_judged = _Sums(usage), True
+        self._window = _Sums(usage)
+        self._is_judged = True
 
     @property
     def _due(self) -> int:
@@ -94,7 +108,8 @@ class _Sums:
     """The sums over the steps of a window."""
 
     def __init__(self, usage: dict[str, float]) -> None:
-        self.steps, self._begun = 0, time.perf_counter()
+        self.steps = 0
+        self._begun = time.perf_counter()
         self._parts: Counter[str] = Counter()
         self._retries = usage.get("gpu_memory_retries", 0)
 
@@ -103,12 +118,14 @@ class _Sums:
         self._parts.update(parts)
 
     def close(self, usage: dict[str, float], checkpoint_share: float, mfu: float | None) -> Window:
-        seconds, retries = time.perf_counter() - self._begun, usage.get("gpu_memory_retries", 0) - self._retries
+        seconds = time.perf_counter() - self._begun
+        retries = usage.get("gpu_memory_retries", 0) - self._retries
         return Window(self.steps, seconds, self._parts, checkpoint_share, usage, int(retries), mfu)
 
 
 def console_line(step: int, steps: int, done: dict[str, float]) -> str:
-    """Step, loss, learning rate, throughput, and MFU where the device's peak is known."""
-    utilisation = f" mfu {done['mfu']:.1%}" if "mfu" in done else ""
-    learnt = f"loss {done['loss']:.4f} lr {done['learning_rate']:.2e}"
-    return f"step {step}/{steps} {learnt} {measures.throughput(done)}{utilisation}"
+    """Step, loss, learning rate, throughput, and MFU if the device's peak is known."""
+    line = f"step {step}/{steps} loss {done['loss']:.4f} lr {done['learning_rate']:.2e} {measures.throughput(done)}"
+    if "mfu" in done:
+        line += f" mfu {done['mfu']:.1%}"
+    return line

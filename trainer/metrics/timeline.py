@@ -1,7 +1,7 @@
 """The timeline: the time of a step by part, measured without waiting for the device.
 
-On a CPU the host's clock times a part. A GPU runs behind the host, so two events in the device's stream time a part
-there. They are read once they are past: a part that still runs when a step's figures are read counts for the next step.
+On a CPU the host's clock times a part. A GPU runs behind the host, so two events in the device's stream time a part.
+They are read when they are past: a part that still runs when a step's figures are read counts for the next step.
 """
 
 import contextlib
@@ -21,15 +21,15 @@ Hook = Callable[[Any, Any], Any]
 
 @dataclass
 class TracedStep:
-    """A step of which is kept when its parts began."""
+    """A step with the begin of each of its parts."""
 
     step: int
     begun: float
     """Seconds since the epoch."""
     mark: Any
-    """The moment when it began, as the timeline's clock has it."""
+    """The moment of its begin, by the timeline's clock."""
     parts: list[tuple[str, float, float]] = field(default_factory=list)
-    """Each part that was read: its name, the seconds from the step's begin to its own, and its seconds."""
+    """The parts read so far: name, seconds from the step's begin to the part's begin, and seconds of the part."""
     seconds: float = 0.0
 
 
@@ -39,36 +39,41 @@ class Timeline:
     def __init__(self, device: torch.device) -> None:
         self._clock: _Clock = _DeviceClock() if device.type == "cuda" else _HostClock()
         self._spans: list[tuple[str, Any, Any, TracedStep | None]] = []
+        """The parts that are not read yet: name, begin, end, and the step if it is traced."""
         self.traced: TracedStep | None = None
         """The step that is traced now."""
         self._ready: Any = None
+        """The moment of the last `gradients_ready` in this part."""
         self.annotation: Annotation | None = None
         self.section = ""
-        """The part in which the host is now, empty between parts; any thread may read it."""
+        """The host's present part, empty between parts; any thread may read it."""
         self.entered = 0
-        """How many parts have begun; any thread may read it."""
+        """The number of parts that have begun; any thread may read it."""
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Time this context as the part `name` of the step: data, forward, backward, optimiser, ..."""
-        begun, self._ready = self._clock.mark(), None  # a part before may have ended with an error
+        begun = self._clock.mark()
+        self._ready = None  # the part before may have ended with an error
         self.section = name
         self.entered += 1
         with self.annotation(name) if self.annotation else contextlib.nullcontext():
             yield
-        ended, self.section = self._clock.mark(), ""
+        ended = self._clock.mark()
+        self.section = ""
         if self._ready is not None:
             self._spans.append(("communication", self._ready, ended, self.traced))
-            ended, self._ready = self._ready, None
+            ended = self._ready
+            self._ready = None
         self._spans.append((name, begun, ended, self.traced))
 
     def trace(self, step: int) -> None:
-        """Keep of the parts from here on when they began, until `traced` is another step's."""
+        """Record the begin of the parts from now on, until `traced` is another step."""
         self.traced = TracedStep(step, time.time(), self._clock.mark())
 
     @contextlib.contextmanager
     def doing(self, name: str) -> Iterator[None]:
-        """The host does this meanwhile, which is no part of a step and is not timed."""
+        """The context of work of the host that is no part of a step, and is not timed."""
         self.section = name
         yield
         self.section = ""
@@ -76,10 +81,11 @@ class Timeline:
     def gradients_ready(self) -> None:
         """Count the rest of the current part as communication, unless this is called again in it.
 
-        DDP hands over buckets of gradients one by one; after the last bucket nothing is computed, and the rank waits
-        for others. So communication that overlaps with computing is not counted, and waiting for the slowest rank is.
+        DDP hands over buckets of gradients one by one; after the last bucket the rank computes nothing, and waits for
+        the others. So the wait for the slowest rank counts, and communication that overlaps with computing does not.
         """
-        self._ready, self.section = self._clock.mark(), "communication"
+        self._ready = self._clock.mark()
+        self.section = "communication"
 
     def timed_hook(self, hook: Hook) -> Hook:
         """A communication hook of DDP that calls `gradients_ready` and then `hook`."""
@@ -92,7 +98,7 @@ class Timeline:
         return timed
 
     def read(self) -> dict[str, float]:
-        """Seconds by part, of all parts that have ended and were not read before."""
+        """Seconds by part, of the parts that have ended since the last call."""
         past = [self._clock.is_past(ended) for _, _, ended, _ in self._spans]
         seconds: dict[str, float] = {}
         for is_past, (name, begun, ended, traced) in zip(past, self._spans, strict=True):
@@ -106,7 +112,7 @@ class Timeline:
 
 
 class _Clock(Protocol):
-    """Marks moments, and tells the seconds between two of them."""
+    """Marks moments, and measures the seconds between two of them."""
 
     def mark(self) -> Any: ...
     def is_past(self, mark: Any) -> bool: ...
@@ -145,19 +151,23 @@ class StepTracer:
     """Traces the steps of one rank."""
 
     def __init__(self, timeline: Timeline, apart: int, record: Callable[..., None]) -> None:
-        """`apart` 0: no step is traced. `record` writes an event."""
-        self._timeline, self._apart, self._record = timeline, apart, record
+        """Every `apart`-th step is traced; none if 0. `record` writes an event."""
+        self._timeline = timeline
+        self._apart = apart
+        self._record = record
         self._done: TracedStep | None = None
-        """A step that is over, and some of whose parts may still run on the device."""
+        """The last traced step; some of its parts may still run on the device."""
 
     def step_begins(self, step: int) -> None:
-        """Before `step` begins: the one before it is over."""
+        """Called before `step` begins, when the one before it is over."""
         if not self._apart:
             return
         self._tell()
-        if (before := self._timeline.traced) is not None:
+        before = self._timeline.traced
+        if before is not None:
             before.seconds = time.time() - before.begun
-        self._done, self._timeline.traced = before, None
+        self._done = before
+        self._timeline.traced = None
         if step % self._apart == 0:
             self._timeline.trace(step)
 
@@ -169,7 +179,7 @@ class StepTracer:
             self._tell()
 
     def _tell(self) -> None:
-        if (step := self._done) is not None:
-            fields = {"begun": step.begun, "seconds": step.seconds, "parts": step.parts}
-            self._record("step", step=step.step, **fields)
+        step = self._done
+        if step is not None:
+            self._record("step", step=step.step, begun=step.begun, seconds=step.seconds, parts=step.parts)
         self._done = None

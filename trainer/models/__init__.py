@@ -1,8 +1,8 @@
 """Models: a folder for each kind, with its `Shape` in `__init__` and its `Network` in `network`.
 
-A model of your own is a module with the same two classes, which `model.kind` names
-(`slipway.trainer.config.shapes.type_of`). Only the networks import torch, and the modules that they have in common:
-`model`, `initial_values`, `outline`, `classifier` and `batch_norm`.
+Your own model is a module with the same two classes, which `model.kind` names
+(`slipway.trainer.config.shapes.type_of`). Only the networks and their common modules import torch: `model`,
+`initial_values`, `outline`, `classifier` and `batch_norm`.
 """
 
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def build(shape: Shape, data: Data) -> "Model":
     """The model of this shape, as its constructor makes it on torch's default device. Raises Invalid.
 
-    The rule by which its parameters begin is `Model.initial`; `slipway.trainer.start.drawing` draws by it.
+    `Model.initial` has the rules of its initial values; `slipway.trainer.start.drawing` draws them.
     """
     shape.check(data)
     model: Model = network_of(shape.kind)(shape, data)

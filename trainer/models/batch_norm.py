@@ -1,7 +1,7 @@
 """Batch normalisation over all data-parallel ranks, on GPUs and on CPUs.
 
-On GPUs it is torch's, whose kernels take no tensors of the host; for these the same is computed here. Shares of ranks
-are weighted by their sizes, so that uneven and empty shares give the result of one rank that has all samples.
+On GPUs it is torch's, whose kernels do not take tensors of the host; this module computes the same for these. Ranks'
+shares are weighted by their sizes, so uneven and empty shares give the result of one rank that has all samples.
 """
 
 from typing import Any
@@ -48,14 +48,15 @@ class _Normalise(torch.autograd.Function):
         ctx: Any, input: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, scale: Tensor, count: float, group: Any
     ) -> Tensor:
         ctx.save_for_backward(input, weight, mean, scale)
-        ctx.count, ctx.group = count, group
+        ctx.count = count
+        ctx.group = group
         return torch.addcmul(_spread(bias), _normalised(input, mean, scale), _spread(weight)).to(input.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """Ioffe and Szegedy 2015 (arXiv:1502.03167), section 3, with its two sums taken over all ranks.
+        """Ioffe and Szegedy 2015 (arXiv:1502.03167), section 3, with its two sums over all ranks.
 
-        The gradients of weight and bias are this rank's part, as for all parameters.
+        The gradients of weight and bias are this rank's part, as those of all parameters.
         """
         input, weight, mean, scale = ctx.saved_tensors
         gradient = gradients[0].float()

@@ -11,7 +11,7 @@ from slipway.trainer.data.pictures import Labelled
 from slipway.trainer.models.model import Model, Rows, SampleNumbers
 
 PADDED = 8
-"""A crop is taken from the picture with 1/8 of its size added on each side (arXiv:1512.03385, 4.2)."""
+"""The padding on each side before a crop is 1/8 of the picture's size (arXiv:1512.03385, 4.2)."""
 
 
 class Classifier(Model):
@@ -43,7 +43,7 @@ class Classifier(Model):
 
 
 def cropped(pixels: Tensor, drawn: Tensor, flips: bool) -> Tensor:
-    """A crop of each picture, as large as it, from a copy with a black border; half of them mirrored if `flips`.
+    """A crop of each picture, of its own size, from a copy with a black border; with `flips`, half are mirrored.
 
     pixels: [batch, height, width, channels]; drawn: [batch, 3], from 0 to 1.
     """

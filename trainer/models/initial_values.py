@@ -1,7 +1,7 @@
-"""Initial values: the rule by which a parameter or a buffer of a model gets the values that it begins with.
+"""Initial values: rules for the initial values of a model's parameters and buffers.
 
-A model gives a rule for each name (`slipway.trainer.models.model.Model.initial`). The rule is a plain value, so that a
-rank can draw its own part of a tensor and nothing else (`slipway.trainer.start.drawing`).
+A model has a rule for each name (`slipway.trainer.models.model.Model.initial`). A rule is a plain value, so a rank can
+draw its own part of a tensor and nothing else (`slipway.trainer.start.drawing`).
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class Uniform:
-    """Drawn evenly between -bound and bound."""
+    """Drawn uniformly between -bound and bound."""
 
     bound: float
 
@@ -33,7 +33,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Computed:
-    """The whole tensor as a function returns it; for small tensors, as each rank computes all of it."""
+    """The whole tensor, which `function` returns; for small tensors, because each rank computes all of it."""
 
     function: Callable[[], Tensor]
 

@@ -1,4 +1,4 @@
-"""Outlines: models on PyTorch's meta device, whose tensors have shapes, and neither memory nor values."""
+"""Outlines: models on PyTorch's meta device, whose tensors have a shape but neither memory nor values."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +15,9 @@ DRAWS = {
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves out the drawing of weights, which modules of torch do in their constructors.
+    """Skips the drawing of weights in the constructors of torch's modules.
 
-    On the meta device it draws nothing anyway, but PyTorch imports its compiler for it: 1.5 s of CPU.
+    On the meta device nothing is drawn anyway, but PyTorch would import its compiler for it: 1.5 s of CPU.
     """
 
     def __torch_function__(

@@ -1,10 +1,10 @@
-"""A share of sequences: the part of each sequence that one of several ranks has (context parallelism).
+"""A share of sequences: one rank's part of each sequence (context parallelism).
 
-Everything but attention works on each token alone. For attention, each rank gathers the keys and values of all ranks,
-as Llama 3 does (arXiv:2407.21783, section 3.3.2): with grouped heads they are small beside the activations.
+All operations but attention work on each token alone. For attention, each rank gathers the keys and values of all
+ranks, as in Llama 3 (arXiv:2407.21783, section 3.3.2): with grouped heads they are small beside the activations.
 
 A sequence is cut into twice as many pieces as ranks, and a rank has a piece and its mirror image: of 8 pieces, rank 1
-of 4 has 1 and 6. What each rank's queries see under a causal mask is then equally much.
+of 4 has 1 and 6. So under a causal mask, all ranks' queries see equally many keys.
 """
 
 from typing import Any
@@ -18,7 +18,9 @@ class SequenceShare:
     """The part of each sequence that this rank has among `ranks` of the process group `group`."""
 
     def __init__(self, rank: int, ranks: int, group: dist.ProcessGroup) -> None:
-        self._rank, self.ranks, self.group = rank, ranks, group
+        self._rank = rank
+        self.ranks = ranks
+        self.group = group
 
     def cut(self, x: Tensor) -> Tensor:
         """[batch, length, ...] to this rank's tokens, [batch, length / ranks, ...]."""
@@ -26,11 +28,11 @@ class SequenceShare:
         return torch.cat([x[:, first], x[:, last]], 1)
 
     def position_ids(self, own: int, device: torch.device) -> Tensor:
-        """Where this rank's `own` tokens stand in their sequence: [own], ascending."""
+        """The positions of this rank's `own` tokens in their sequence: [own], ascending."""
         return self._places_of(self._rank, own * self.ranks, device)
 
     def gathered_places(self, own: int, device: torch.device) -> Tensor:
-        """Where the tokens stand that `gathered` gives, in its order: [own x ranks]."""
+        """The positions of the tokens in the order of `gathered`: [own x ranks]."""
         return torch.cat([self._places_of(rank, own * self.ranks, device) for rank in range(self.ranks)])
 
     def gathered(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -51,11 +53,12 @@ class SequenceShare:
 
 
 class _Gathered(torch.autograd.Function):
-    """The tensors of all ranks along the first dimension; the gradient of each is the sum of what the ranks have."""
+    """The tensors of all ranks along the first dimension; the gradient of each is the sum of all ranks' gradients."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, group: dist.ProcessGroup, ranks: int) -> Tensor:
-        context.group, context.ranks = group, ranks
+        context.group = group
+        context.ranks = ranks
         every = x.new_empty(len(x) * ranks, *x.shape[1:])
         dist.all_gather_single(every, x.contiguous(), group=group)
         return every

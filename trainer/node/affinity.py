@@ -14,10 +14,10 @@ def processors_of(
 ) -> Processors:
     """The processors for one of a machine's `local_size` ranks; empty for no binding.
 
-    nodes: the processors of each NUMA node. allowed: those that this process may use (in a container). near: the node
-    of its GPU, None without one. Without a GPU, ranks are assigned to the nodes in order and as evenly as possible.
-    Ranks of one node use all of its processors together: with a fixed part for each, threads of one rank would wait
-    beside idle cores.
+    nodes: the processors of each NUMA node. allowed: the processors that this process may use (in a container). near:
+    the node of its GPU, None without one. Without a GPU, ranks are assigned to the nodes in order and as evenly as
+    possible. Ranks of one node use all of its processors together: with a fixed part for each, threads of one rank
+    would wait beside idle cores.
     """
     usable = {node: processors for node in sorted(nodes) if (processors := nodes[node] & allowed)}
     if len(usable) < 2:
@@ -36,13 +36,13 @@ def bind(local_rank: int, local_size: int, pci_address: str, system: Path = SYST
 
 
 def numa_nodes(system: Path = SYSTEM) -> dict[int, Processors]:
-    """The processors of each NUMA node, from the kernel; empty where the kernel does not list them."""
+    """The processors of each NUMA node, from the kernel; empty if the kernel does not list them."""
     lists = system.glob("devices/system/node/node[0-9]*/cpulist")
     return {int(path.parent.name.removeprefix("node")): parse_cpu_list(path.read_text()) for path in lists}
 
 
 def node_of(pci_address: str, system: Path) -> int | None:
-    """The NUMA node of a PCI device; None where the kernel does not know it (its file then has -1)."""
+    """The NUMA node of a PCI device; None if the kernel does not know it (its file then has -1)."""
     path = system / "bus/pci/devices" / pci_address / "numa_node"
     if not pci_address or not path.exists():
         return None

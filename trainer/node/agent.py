@@ -1,8 +1,8 @@
 """torchrun on one machine of a job, which joins a rendezvous store that its launcher has started.
 
 ``python -P -m slipway.trainer.node.agent ARGUMENT...`` takes torchrun's arguments (with -P, files in the job's folder
-cannot replace modules). torchrun alone asks the DNS whether it must host the store. When a pod starts, the DNS may not
-know the pod yet, and then no machine would host it. torchrun also prints a traceback of its own after the ranks'
+cannot replace modules). By itself, torchrun looks in the DNS whether it must host the store. When a pod starts, the DNS
+may not know it yet, and then no machine would host the store. torchrun also prints its own traceback after the ranks'
 messages.
 """
 

@@ -69,7 +69,7 @@ def _variables(hardware: Hardware) -> dict[str, tuple[str, str]]:
         texts = {} if value is None else _texts(name, value)
         settings |= {variable: (text, source) for variable, text in texts.items()}
     if values.algorithm == "sharp":
-        # NCCL takes the reduction in switches from the network that it chose: its own has none.
+        # NCCL uses the in-switch reduction of the chosen network plugin; its own network has none.
         settings.pop("NCCL_NET", None)
     return settings
 

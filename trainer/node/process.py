@@ -1,10 +1,10 @@
 """One node of a job: when this process ends, all processes below it end. A pod or a keeper starts it.
 
 ``python -m slipway.trainer.node.process (rank|agent|supervisor) FOLDER COMMAND...`` runs the command in the folder
-(empty: this one): a lone rank, a torchrun agent with ranks below it, or a supervisor, which passes signals on to its
-ranks itself. SIGTERM goes to the ranks; SIGHUP (the keeper died) ends everything at once. In a pod, the last output of
-failed processes is kept (`LastWords`). While they run and after a failure, evidence is kept of
-what they were doing (`slipway.trainer.diagnosis`).
+(empty: this one): a single rank, a torchrun agent with ranks below it, or a supervisor, which forwards signals to its
+ranks itself. SIGTERM goes to the ranks; SIGHUP (the keeper died) ends all processes at once. In a pod, the last output
+of failed processes is saved (`LastWords`). On request and after a failure, it collects evidence of the processes' work
+(`slipway.trainer.diagnosis`).
 """
 
 import contextlib
@@ -31,10 +31,11 @@ POLL_SECONDS = 0.2
 LONGEST_SECONDS = 5.0
 """A process that stands still for longer is ended. Tools that look into a process stop it for less than a second."""
 FILE_VARIABLE = "SLIPWAY_LAST_WORDS"
-"""The environment variable that names the file; without it no last words are kept."""
+"""The environment variable with the path of the file; without it, the last output is not saved."""
 BYTES = 4096
 """Kubernetes keeps this much of a container's termination log."""
-AGENT, SUPERVISOR = "agent", "supervisor"
+AGENT = "agent"
+SUPERVISOR = "supervisor"
 NOT_STARTED = 127
 """The exit code of a command that cannot be started, as shells have it."""
 
@@ -53,7 +54,7 @@ writes to (None: those of this process). It dies with this process."""
 
 
 def executed(command: list[str], folder: str, environment: Mapping[str, str], output: int | None) -> CommandHandle:
-    """The command of a node as a new program. Raises OSError when it cannot start."""
+    """The command of a node as a new program. Raises OSError if it cannot start."""
     bind = functools.partial(processes.die_with_parent, parent=os.getpid())
     return subprocess.Popen(
         command,
@@ -80,9 +81,10 @@ class NodeProcess:
     ) -> None:
         """Start the command; it writes to the descriptor `output`, or without one to the output of this process.
 
-        `stacks` is the folder in which its ranks write where they are when they are asked.
+        `stacks`: the folder to which its ranks write their stacks on request.
         """
-        self._kind, self._standstill = kind, Standstill()
+        self._kind = kind
+        self._standstill = Standstill()
         self._stopping = False
         self._signalled: set[int] = set()
         signal.signal(signal.SIGTERM, self._stop)
@@ -91,7 +93,7 @@ class NodeProcess:
         self._process = start(command, folder, environment, output)
 
     def run(self) -> int:
-        """Wait for the command; return its exit code, 128 + n when signal n ended it.
+        """Wait for the command; returns its exit code, 128 + n if signal n ended it.
 
         A command that was asked to stop has not finished its work, so an exit code of 0 counts as SIGTERM.
         """
@@ -128,26 +130,26 @@ def _die(number: int, frame: FrameType | None) -> None:
 
 
 def _end_as_lost() -> None:
-    """End with everything as a node that died. The first process of a container cannot kill itself: it has the code."""
+    """End with all processes, like a dead node. The first process of a container cannot kill itself, so it exits."""
     processes.kill_descendants()
     os.kill(os.getpid(), signal.SIGKILL)
     os._exit(128 + signal.SIGKILL)
 
 
 class Standstill:
-    """For how long each of some processes has been stopped, by the clock of who looks.
+    """The time for which some processes have been stopped, by the reader's own clock.
 
-    A stopped process (SIGSTOP) does not end, so that whoever waits for its end waits for ever. The other nodes of a job
-    take it for lost after `slipway.trainer.elastic.liveness.LOST_SECONDS` and go on without it; to have it back, or not
-    to lose it, it must be ended. Nothing else looks like it: a process that waits for a disk or for a processor has
-    another state.
+    A stopped process (SIGSTOP) does not end, so its parent would wait for ever. The other nodes of a job count it as
+    lost after `slipway.trainer.elastic.liveness.LOST_SECONDS` and go on without it. It must be killed, so that it can
+    be started anew. The state is unambiguous: a process that waits for a disk or for a processor has another state.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._since = clock, dict[int, float]()
+        self._clock = clock
+        self._since = dict[int, float]()
 
     def is_over_long(self, pid: int) -> bool:
-        """Whether a process has been seen stopped, and never otherwise, for more than `LONGEST_SECONDS`."""
+        """Whether a process has been stopped, at every reading, for more than `LONGEST_SECONDS`."""
         if stacks.state(pid) != stacks.STOPPED:
             self._since.pop(pid, None)
             return False
@@ -172,7 +174,7 @@ class LastWords:
         self._listener.start()
 
     def end(self) -> bytes:
-        """What has been remembered so far."""
+        """The output in memory."""
         return self._end
 
     def write(self, file: Path) -> None:
@@ -191,7 +193,8 @@ def run(
     command: list[str], folder: str, kind: str, termination_log: Path | None, start: StartCommand = executed
 ) -> int:
     """Run the command until no process of it is left; return its exit code. Raises OSError if it cannot start."""
-    heard, stacks = LastWords() if termination_log else None, make_folder()
+    heard = LastWords() if termination_log else None
+    stacks = make_folder()
     try:
         node = NodeProcess(command, folder, kind, heard.writing if heard else None, stacks, start)
         if heard:

@@ -1,6 +1,6 @@
-"""Runtime information: what a process runs on, besides its code: its packages, kernel, driver, libraries and image.
+"""Runtime information: the environment of a process's code: its packages, kernel, driver, libraries and image.
 
-It is read once in a process, and torch is asked only where it is imported already: a script may train without it.
+It is read once in a process. It uses torch only if that is imported already: a script may train without it.
 """
 
 import functools
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 REVISION = "SLIPWAY_REVISION"
 """The variable with the revision of the code that runs; images set it."""
 IMAGE = "SLIPWAY_IMAGE"
-"""The variable with the image of the container, as the launcher named it."""
+"""The variable with the container's image, by the launcher's name."""
 PREFIXES = ("CUBLAS_", "CUDA_", "CUDNN_", "GLOO_", "MKL_", "NCCL_", "NVIDIA_", "OMP_", "PYTORCH_", "TORCH_", "UCX_")
-"""Of variables that decide a result or its speed; none of them holds a secret."""
+"""Prefixes of variables that affect a result or its speed; none of them holds a secret."""
 DRIVER = Path("/proc/driver/nvidia/version")
 FOLDER = "code"
 """Where lists of packages lie on the durable tier, beside the differences of changed checkouts."""
@@ -32,11 +32,11 @@ FOLDER = "code"
 
 @functools.cache
 def of_process() -> dict[str, Any]:
-    """What is known of this process's environment; what is not known is left out.
+    """This process's environment, without unknown values.
 
-    python, torch, kernel, packages (the SHA-256 of `packages`), variables (those of `PREFIXES`), on a GPU cuda, cudnn,
-    nccl and driver, accelerator (the device's name, "cpu" without one), image as the launcher named it, and
-    image_digest where that name has one.
+    python, torch, kernel, packages (the SHA-256 of `packages`), variables (with `PREFIXES`), on a GPU cuda, cudnn, nccl
+    and driver, accelerator (the device's name, "cpu" without one), image by the launcher's name, and image_digest if
+    that name has one.
     """
     image = os.environ.get(IMAGE, "")
     known = {
@@ -55,7 +55,8 @@ def effective_settings(config: Config, world: "World") -> dict[str, Any]:
     """The ranks and their device, the settings in force on this rank with the source of each, and what it runs on."""
     import torch
 
-    network, runtime = fabric.in_force(config.hardware, os.environ), settings.in_force(config, os.environ)
+    network = fabric.in_force(config.hardware, os.environ)
+    runtime = settings.in_force(config, os.environ)
     return {
         "world": world.size,
         "device": str(world.device),
@@ -74,9 +75,9 @@ def variables() -> dict[str, str]:
 
 @functools.cache
 def packages() -> bytes:
-    """The installed packages, `name==version` a line, sorted: what `pip freeze` says of packages from an index.
+    """The installed packages, sorted, `name==version` on each line, as `pip freeze` prints packages from an index.
 
-    The names of their folders say it, so that none of their hundreds of files is read.
+    They come from the names of the packages' folders, so none of their hundreds of files is read.
     """
     requirements = set[str]()
     for distribution in importlib.metadata.distributions():
@@ -113,7 +114,7 @@ def _libraries() -> dict[str, Any]:
 
 
 def _driver() -> str:
-    """The version of NVIDIA's kernel module, empty where it is not loaded."""
+    """The version of NVIDIA's kernel module; empty if it is not loaded."""
     try:
         match = re.search(r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)", DRIVER.read_text())
     except OSError:

@@ -1,7 +1,7 @@
 """Settings: the section `runtime` applied to this process, before anything touches the GPU.
 
-`set_environment` sets the variables that libraries read when they start, and needs no torch: a rank calls it before it
-imports torch. `set_torch` sets what torch has functions for. A variable that is set already stays as it is.
+`set_environment` sets the variables that libraries read when they start; a rank calls it before it imports torch.
+`set_torch` makes the settings for which torch has functions. A variable that is set already does not change.
 """
 
 import os
@@ -14,13 +14,14 @@ from slipway.trainer.config.operation import Runtime
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.diagnosis import flight
 
-ALLOCATOR, EARLIER = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
-"""The variable of the allocator, and its earlier name: where a rank's environment has either, the recipe sets none."""
+ALLOCATOR = "PYTORCH_ALLOC_CONF"
+EARLIER = "PYTORCH_CUDA_ALLOC_CONF"
+"""The allocator's variable, and its earlier name: if a rank's environment has either, the recipe sets none."""
 CACHES = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 """Folders of the compiler's caches, below that of the training."""
 SPLIT = re.compile(r"[\s'\"\\]")
-"""What splits a path on the command line of a compiler, which PyTorch writes without quotes. On a node whose NVMe has
-such a path, PyTorch keeps its caches where it does by itself, among the temporary files."""
+"""Characters that split a path on a compiler's command line, which PyTorch writes without quotes. If the path of the
+NVMe has one, PyTorch's caches stay in their default place, among the temporary files."""
 
 
 def set_environment(config: Config, environment: MutableMapping[str, str]) -> None:

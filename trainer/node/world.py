@@ -1,7 +1,7 @@
 """The world: the rank of this process among all ranks, and its device.
 
-The mesh says which ranks have the same share of a batch, or the same weights. The process groups of the ranks are made
-in `slipway.trainer.elastic.process_groups`, and outlive no generation of ranks; what a step uses of them stands here.
+The mesh decides which ranks have the same share of a batch, or the same weights. The ranks' process groups are made in
+`slipway.trainer.elastic.process_groups`, and end with their generation; this module has the interfaces for a step.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ class Interrupted(Exception):
 
 
 class SectionPeers(Protocol):
-    """What the ranks agree on beside their exchanges (`slipway.trainer.elastic.peers`)."""
+    """The ranks' agreement on errors (`slipway.trainer.elastic.peers`)."""
 
     def section(self, reason: Callable[[BaseException], str | None]) -> contextlib.AbstractContextManager[None]:
         """One section of work, which all ranks go through in the same order. Raises Interrupted, on every rank."""
@@ -35,12 +35,12 @@ class SectionPeers(Protocol):
 
 
 class RankGroups(Protocol):
-    """The process groups of one rank, as a training uses them (`slipway.trainer.elastic.process_groups` makes them)."""
+    """The interface of one rank's process groups (`slipway.trainer.elastic.process_groups` makes them)."""
 
     rank: int
     size: int
     objects: dist.ProcessGroup | None
-    """The group for what is no tensor, where that is not the default one."""
+    """The group for objects that are no tensors, if that is not the default group."""
 
     @property
     def peers(self) -> SectionPeers: ...
@@ -82,7 +82,7 @@ class World:
 
     @property
     def objects(self) -> dist.ProcessGroup | None:
-        """The group for what is no tensor; None for the default group, where that is gloo."""
+        """The group for objects that are no tensors; None for the default group, if that is gloo."""
         return self.groups.objects if self.groups else None
 
     @property
@@ -118,7 +118,7 @@ class World:
         return read(total)
 
     def to_vector(self, *values: float | Tensor) -> Tensor:
-        """The values as one tensor in double precision on the device, for which the host does not wait."""
+        """The values as one tensor in double precision on the device; the host does not wait for the device."""
         numbers = torch.tensor([0.0 if isinstance(value, Tensor) else value for value in values], dtype=torch.float64)
         if self.device.type == "cuda":
             numbers = numbers.pin_memory().to(self.device, non_blocking=True)

@@ -1,8 +1,7 @@
 """Object stores: the objects below a prefix of an S3 bucket, read in ranges and written once.
 
-Every request goes through s3fs; endpoint and credentials come from the environment (AWS_*). Requests that fail for a
-moment are repeated here and nowhere below, and every failure has a message that says what was requested and why it
-failed.
+Every request goes through s3fs; endpoint and credentials come from the environment (AWS_*). This module alone repeats
+requests after temporary failures, and every failure has a message with the request and the reason.
 """
 
 import contextlib
@@ -18,13 +17,14 @@ from slipway.trainer.objects.origin import Away, Missing, Unreachable, checked
 
 READ_AHEAD = 8 << 20
 """The fewest bytes that one request of a reader fetches."""
-CONNECT_SECONDS, READ_SECONDS = 5, 10
+CONNECT_SECONDS = 5
+READ_SECONDS = 10
 PASSING_STATUS = {408, 409, 429, 500, 502, 503, 504}
 """HTTP statuses after which the same request may succeed; 409 is a create-only write at the time of another one."""
 
 
 class AlreadyThere(ValueError):
-    """The object is not as the request expects it: it changed, or the request was to create it and it exists."""
+    """The object differs from the request's expectation: it has changed, or it exists and was to be created."""
 
 
 class StoredObject(NamedTuple):
@@ -39,13 +39,14 @@ class StoredObject(NamedTuple):
 class Bucket:
     """A prefix of a bucket; it can be pickled, and used by threads and after a fork. `str()` of it is its URL.
 
-    Every method raises Missing, AlreadyThere, or Unreachable with what to do about it, and Away when the store did not
-    answer for as long as patience lasts.
+    Every method raises Missing, AlreadyThere, Unreachable with a remedy, and Away if the store does not answer for
+    `patience.SECONDS`.
     """
 
     def __init__(self, url: str) -> None:
         name, _, prefix = url.removeprefix("s3://").partition("/")
-        self.name, self.prefix = name, prefix.strip("/") + "/" if prefix.strip("/") else ""
+        self.name = name
+        self.prefix = prefix.strip("/") + "/" if prefix.strip("/") else ""
         self._client: tuple[int, Any] | None = None
 
     def __str__(self) -> str:
@@ -150,8 +151,11 @@ class _Reader(io.RawIOBase):
 
     def __init__(self, bucket: Bucket, key: str, head: dict[str, Any]) -> None:
         super().__init__()
-        self._bucket, self._key = bucket, key
-        self._etag, self._size, self._position = head["ETag"], head["ContentLength"], 0
+        self._bucket = bucket
+        self._key = key
+        self._etag = head["ETag"]
+        self._size = head["ContentLength"]
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -180,7 +184,8 @@ class _Reader(io.RawIOBase):
 
     def readall(self) -> bytes:
         """All that is left, in ranges of `READ_AHEAD`; Python's own method would fetch 8 KiB at a time."""
-        piece, pieces = bytearray(READ_AHEAD), []
+        piece = bytearray(READ_AHEAD)
+        pieces = []
         while count := self.readinto(piece):
             pieces.append(bytes(memoryview(piece)[:count]))
         return b"".join(pieces)

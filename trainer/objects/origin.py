@@ -1,7 +1,7 @@
-"""An origin: where a staging may fetch files from; one interface for a folder, an object store and a peer node.
+"""An origin: a source of files for a staging; one interface for a folder, an object store and a peer node.
 
-An origin gives shards, manifests and the files of checkpoints alone, by the names that they have in a tier, so no name
-leads anywhere else. The bytes from an origin are not trusted: the reader compares hashes and tries the next origin.
+An origin gives only shards, manifests and the files of checkpoints, by their names in a tier, so no name leads anywhere
+else. The bytes from an origin are not trusted: the reader compares hashes and tries the next origin.
 """
 
 from typing import BinaryIO, Protocol
@@ -36,9 +36,9 @@ class Origin(Protocol):
     def open(self, name: str, offset: int = 0) -> BinaryIO:
         """A stream of the file's bytes from `offset` on, for reading once; its reads raise Unreachable.
 
-        Raises Missing (Coming, where the origin says so) and Unreachable, with a message that names the file and what
-        is wrong, and ValueError for a name that is neither a shard's nor a manifest's. A request that failed for a
-        moment was repeated for `patience.SECONDS` by then.
+        Raises Missing (Coming, if the origin announces the file) and Unreachable, with a message that has the file and
+        the reason; and ValueError for a name that is neither a shard's nor a manifest's. Before that, it has repeated
+        failed requests for `patience.SECONDS`.
         """
 
 
@@ -48,7 +48,7 @@ CHUNK = 1 << 20
 
 
 def small(stream: BinaryIO, where: str, most: int = LONGEST_SMALL_FILE) -> bytes:
-    """All bytes of a small file, such as a manifest, in bounded memory: who sends it is not trusted.
+    """All bytes of a small file, such as a manifest, in bounded memory, because the sender is not trusted.
 
     Raises Unreachable for an origin that sends more than `most` bytes.
     """
@@ -61,7 +61,7 @@ def small(stream: BinaryIO, where: str, most: int = LONGEST_SMALL_FILE) -> bytes
 
 
 def checked(name: str) -> str:
-    """The name, if it is that of a shard, a manifest or a checkpoint's file. Raises ValueError otherwise."""
+    """The name, if it is that of a shard, a manifest or a checkpoint's file; else raises ValueError."""
     if not paths.PUBLISHED.fullmatch(name) and not paths.CHECKPOINT_FILE.fullmatch(name):
         raise ValueError(
             f"{name!r}: expected shards/<64 hex digits>.shard or snapshots/<64 hex digits>.json, "

@@ -46,7 +46,7 @@ def origin(where: str | Path) -> Origin:
         return Folder(Path(where))
     if scheme == "s3":
         from slipway.trainer.objects.bucket import (
-            BucketOrigin,  # the libraries of a network, only where a network is used
+            BucketOrigin,  # imported here, so that only a use of the network imports its libraries
         )
 
         return BucketOrigin(str(where))

@@ -34,7 +34,7 @@ class PeerOrigin:
         return self._url
 
     def open(self, name: str, offset: int = 0) -> BinaryIO:
-        """As `Origin.open`. A connection that breaks is made again, from where it broke."""
+        """As `Origin.open`. A broken connection is made again, and continues where it broke."""
         return cast(BinaryIO, _Stream(f"{self._url}/{checked(name)}", offset))
 
 
@@ -43,9 +43,11 @@ class _Stream(io.RawIOBase):
 
     def __init__(self, url: str, offset: int) -> None:
         super().__init__()
-        self._url, self._position = url, offset
+        self._url = url
+        self._position = offset
         self._answer: http.client.HTTPResponse | None = None
-        self._waited, self._received_meanwhile = 0.0, 0
+        self._waited = 0.0
+        self._received_meanwhile = 0
         patiently(self._connected, Away, PATIENCE_SECONDS)
 
     def readable(self) -> bool:
@@ -60,12 +62,14 @@ class _Stream(io.RawIOBase):
 
     def _check_rate(self, count: int, seconds: float) -> None:
         """Raises Unreachable when too little came in the last `SECONDS` that were waited for the peer."""
-        self._waited, self._received_meanwhile = self._waited + seconds, self._received_meanwhile + count
+        self._waited = self._waited + seconds
+        self._received_meanwhile = self._received_meanwhile + count
         if self._waited < SECONDS:
             return
         if self._received_meanwhile < SLOWEST:
             raise Unreachable(f"{self._url}: stalls: {self._received_meanwhile} bytes in {self._waited:.0f} s")
-        self._waited, self._received_meanwhile = 0.0, 0
+        self._waited = 0.0
+        self._received_meanwhile = 0
 
     def close(self) -> None:
         if self._answer is not None:
@@ -80,7 +84,7 @@ class _Stream(io.RawIOBase):
     def _received(self, buffer: bytearray) -> int:
         answer = self._connected()
         try:
-            came = answer.read1(len(buffer))  # what there is: to fill the buffer may take a slow peer for ever
+            came = answer.read1(len(buffer))  # the available bytes: a slow peer may take for ever to fill the buffer
             buffer[: len(came)] = came
             if came or not answer.length:
                 return len(came)
@@ -93,7 +97,7 @@ class _Stream(io.RawIOBase):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A peer sends nobody elsewhere: one that does could have a node ask addresses that only the node reaches."""
+    """No redirects: a bad peer could make a node send requests to addresses that only the node can reach."""
 
     def redirect_request(self, *arguments: object) -> None:
         """None: the answer counts as a refusal."""

@@ -13,7 +13,7 @@ from slipway.trainer.record.causes import UnfitNode
 class PeerServer:
     """The server of this node's files, a process that ends with the rank that started it.
 
-    The rank listens itself: nobody waits for the process to start, as whoever connects before it does is in the queue.
+    The rank itself listens, so early connections are queued and need not wait for the process to start.
     """
 
     def __init__(self, nvme: Path) -> None:

@@ -25,10 +25,10 @@ CHECKSUM = {"ChecksumAlgorithm": "CRC32"}
 
 
 def create(bucket: Bucket, key: str, chunks: Iterable[bytes], content: Content) -> bool:
-    """Create an object from `chunks`, which hold `content`; False when the same object exists already.
+    """Create an object from `chunks`, which have `content`; returns False if the same object exists already.
 
-    Its digest goes into its metadata. What `chunks` raises leaves no object. Raises AlreadyThere when another object
-    has the key, and as `Bucket` does.
+    Its digest goes into its metadata. An error in `chunks` leaves no object. Raises AlreadyThere if another object has
+    the key, and as `Bucket`.
     """
     if _is_there(bucket, key, content):
         return False
@@ -48,10 +48,10 @@ def create(bucket: Bucket, key: str, chunks: Iterable[bytes], content: Content) 
 
 
 def checked(body: bytes, *, knows_checksums: bool = False) -> dict[str, Any]:
-    """The parameters of a request with this body, which the store refuses when other bytes reach it.
+    """The parameters of a request with this body, which the store rejects if other bytes reach it.
 
-    Ceph 16 and other stores pass over checksums, and answer without one: they check the MD5, which costs ten times as
-    much as the CRC-32 and is left out where the store is known to check that.
+    Ceph 16 and other stores ignore checksums, and answer without one, but check the MD5. It costs ten times as much as
+    the CRC-32, and is omitted if the store is known to check that.
     """
     checks: dict[str, Any] = {"Body": body, **CHECKSUM}
     if not knows_checksums:
@@ -61,7 +61,7 @@ def checked(body: bytes, *, knows_checksums: bool = False) -> dict[str, Any]:
 
 
 def drop_unfinished(bucket: Bucket, keys: set[str]) -> None:
-    """Drop what killed uploads left of objects that exist: none of those uploads can be finished."""
+    """Remove the parts of killed uploads of existing objects: these uploads cannot be finished."""
     listed = bucket.call("list_multipart_uploads", Prefix=bucket.prefix)
     for upload in listed.get("Uploads", ()):
         key = upload["Key"].removeprefix(bucket.prefix)
@@ -86,9 +86,9 @@ def _is_there(bucket: Bucket, key: str, content: Content) -> bool:
 
 
 def _in_parts(bucket: Bucket, key: str, parts: Iterator[bytes], metadata: dict[str, str], content: Content) -> None:
-    """A multipart upload: nothing is visible before its last request, and one that fails leaves nothing.
+    """A multipart upload: nothing is visible before its last request, and a failed one leaves nothing.
 
-    Ceph 16 lets the last request replace an object, so that whether there is one is asked just before.
+    On Ceph 16 the last request may replace an object, so the existence of one is checked just before.
     """
     upload = bucket.call("create_multipart_upload", key, Metadata=metadata, **CHECKSUM)["UploadId"]
     try:

@@ -1,6 +1,6 @@
-"""The plan: what a training would take on each rank of its layout, found by running its own code without memory.
+"""The plan: the memory and traffic of a training on each rank of its layout, from a run of its code without memory.
 
-`question` says what is asked, `stages` measures it with fake ranks and fake tensors, `verdict` compares it with the
-hardware of a profile, and `asking` does so from a process that must not import torch. `python -m slipway.trainer.plan`
-reads a question and prints the measure.
+`question` has the inputs, `stages` measures them with fake ranks and fake tensors, `verdict` compares the measure with
+the hardware of a profile, and `asking` starts the measure from a process that must not import torch. `python -m
+slipway.trainer.plan` reads a question and prints the measure.
 """

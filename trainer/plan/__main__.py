@@ -1,4 +1,4 @@
-"""Reads a question from standard input and prints what was measured, as JSON: the plan as a process of its own."""
+"""The plan as a process of its own: reads a question from standard input, and prints the measure as JSON."""
 
 import json
 import logging

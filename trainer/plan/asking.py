@@ -1,7 +1,7 @@
-"""Asking: a plan's measure from a process that does not import torch; answers are kept by the question's digest.
+"""Asking: a plan's measure for a process that does not import torch; answers are cached by the question's digest.
 
-The measure runs in a process of its own. Its answer depends on the question, on the trainer's code and on the version
-of torch: a file is found again only with all three.
+The measure runs in its own process. The answer depends on the question, on the trainer's code and on the version of
+torch, so the key of the cache has all three.
 """
 
 import functools
@@ -38,9 +38,9 @@ class KeptMeasure:
 
 
 def ask(question: Question, folder: Path | None = None, seconds: float = SECONDS) -> Sequence[StageMeasure]:
-    """The measure of each stage, kept in `folder` if one is given.
+    """The measure of each stage, cached in `folder` if it is given.
 
-    Raises ValueError for a layout that does not fit, and NotPlanned when the trainer's code cannot be run so.
+    Raises ValueError for a layout that does not fit, and NotPlanned if the trainer's code cannot run without memory.
     """
     _ = question.mesh
     path = folder / f"{_key(question)}.json" if folder else None

@@ -1,7 +1,7 @@
-"""A GPU's kernels on fake tensors of a CPU: what they keep for the backward pass, in the order in which they keep it.
+"""A GPU's kernels on fake tensors of a CPU: the tensors that they save for the backward pass, in order.
 
-PyTorch chooses a kernel by the device of its arguments. Normalisation by the root mean square is fused on a GPU, and
-fused attention writes its heads so that no copy follows; on a CPU neither is so.
+PyTorch chooses a kernel by the device of its arguments. On a GPU, RMSNorm is fused, and fused attention writes its
+heads in a layout that needs no copy; on a CPU, neither is true.
 """
 
 import contextlib
@@ -17,21 +17,28 @@ from slipway.trainer.models.decoder import sight
 
 @contextlib.contextmanager
 def gpu_kernels() -> Iterator[None]:
-    """Inside, normalisation and attention are those of a GPU, also attention under a mask: FlexAttention keeps what
-    flash attention keeps, and its mask of blocks is small.
+    """The context in which normalisation and attention are those of a GPU.
 
-    The functions themselves are replaced: a mode of PyTorch would be off in a backward pass, where blocks run again.
+    For attention under a mask, this holds too: FlexAttention saves the same tensors as flash attention, and its block
+    mask is small. The functions themselves are replaced, because a mode of PyTorch would be off in a backward pass, in
+    which blocks run again.
     """
-    normalised, mixed = F.rms_norm, F.scaled_dot_product_attention
+    normalised = F.rms_norm
+    mixed = F.scaled_dot_product_attention
     functions: Any = F
-    dense, attend = sight.mask, sight.attend
-    functions.rms_norm, functions.scaled_dot_product_attention = _normalised, _mixed
-    sight.mask, sight.attend = _no_mask, _unmasked
+    dense = sight.mask
+    attend = sight.attend
+    functions.rms_norm = _normalised
+    functions.scaled_dot_product_attention = _mixed
+    sight.mask = _no_mask
+    sight.attend = _unmasked
     try:
         yield
     finally:
-        functions.rms_norm, functions.scaled_dot_product_attention = normalised, mixed
-        sight.mask, sight.attend = dense, attend
+        functions.rms_norm = normalised
+        functions.scaled_dot_product_attention = mixed
+        sight.mask = dense
+        sight.attend = attend
 
 
 def _normalised(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -59,7 +66,7 @@ def _mixed(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Flash attention where a GPU would use it: 16 bits and no mask."""
+    """Flash attention if a GPU would use it: for 16 bits without a mask."""
     if attn_mask is not None or query.dtype == torch.float32:
         plain = torch._C._nn.scaled_dot_product_attention
         return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)

@@ -1,8 +1,8 @@
-"""Live bytes: a dispatch mode that knows which storages are alive, what each is for, and when they were the most.
+"""Live bytes: a dispatch mode that tracks live storages, their purposes, and the peak of their bytes.
 
-Every operation of a step goes through it, real or fake. A storage counts from the operation that made it until nothing
-refers to it any more, or until it is resized (FSDP frees gathered weights so). Scratch memory inside one kernel is not
-seen: that of cuBLAS and cuDNN belongs to the margin.
+Every operation of a step goes through it, real or fake. A storage counts from the operation that allocates it until
+nothing refers to it, or until it is resized (as FSDP does to free gathered weights). Scratch memory inside a kernel is
+invisible: that of cuBLAS and cuDNN belongs to the margin.
 """
 
 import contextlib
@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 SNAPSHOT_GROWTH = 1.002
-"""A list of what is alive is kept for each peak that is higher than the last one by this factor."""
+"""A list of the live storages is made for each peak that is higher than the last one by this factor."""
 COMMUNICATION = ("c10d", "_c10d_functional", "fsdp")
 """The namespaces of operations that send, receive, or arrange memory for it."""
 ALIGNMENT = 512
-"""The allocator of a GPU gives multiples of this many bytes (c10/cuda/CUDACachingAllocator)."""
+"""The allocator of a GPU allocates multiples of this many bytes (c10/cuda/CUDACachingAllocator)."""
 
 
 class LiveStorage:
@@ -31,7 +31,8 @@ class LiveStorage:
     __slots__ = ("purpose", "size")
 
     def __init__(self, size: int, purpose: str) -> None:
-        self.size, self.purpose = size, purpose
+        self.size = size
+        self.purpose = purpose
 
 
 class PurposePeak:
@@ -42,7 +43,7 @@ class PurposePeak:
         self.alive: list[tuple[LiveStorage, int]] = []
 
     def parts(self) -> dict[str, int]:
-        """The bytes by purpose; what came after the last list is `working`."""
+        """The bytes by purpose; storages after the last list are `working`."""
         parts: dict[str, int] = defaultdict(int)
         for storage, size in self.alive:
             parts[storage.purpose] += size
@@ -51,20 +52,21 @@ class PurposePeak:
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts while it is entered; enter it after FakeTensorMode, so that it sees operations first.
+    """Counts while it is entered; enter it after FakeTensorMode, so that operations reach it first.
 
-    `purpose` names what is being made now. A storage may be given another purpose later (`assign`): the peak's parts
-    follow, as they are summed up at the end.
+    `purpose` is the purpose of new storages. `assign` may give a storage another purpose later; the parts of the peak
+    then follow, because they are summed at the end.
     """
 
     def __init__(self, alignment: int = ALIGNMENT, fake: bool = True) -> None:
-        """`fake` says which tensors count: fake ones, or those with memory."""
+        """`fake`: whether fake tensors count, or tensors with memory."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.purpose = "weights"
         self.live = 0
         self.sent: Counter[str] = Counter()
         """Bytes that this rank sends, by the name of the group of ranks."""
-        self._alignment, self._fake = alignment, fake
+        self._alignment = alignment
+        self._fake = fake
         self._known: dict[int, LiveStorage] = {}
         self._peaks: dict[str, PurposePeak] = defaultdict(PurposePeak)
         self._resize: Callable[..., Any] | None = None
@@ -89,7 +91,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, operation: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
-        # Divided tensors come apart first: what they do on this rank comes here again, and so do their exchanges.
+        # DTensors are unwrapped first: their local operations and collectives then come here again.
         if any(_is_wrapper(kind) for kind in types):
             return NotImplemented
         if operation is torch.ops.aten._local_scalar_dense.default and arguments[0].is_meta | _is_fake(arguments[0]):
@@ -103,19 +105,20 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def assign(self, tensors: Iterator[Tensor], purpose: str) -> None:
-        """Say what these tensors are for."""
+        """Set the purpose of these tensors."""
         for tensor in tensors:
             for part in _parts(tensor):
-                if known := self._known.get(part.untyped_storage()._cdata):
+                known = self._known.get(part.untyped_storage()._cdata)
+                if known:
                     known.purpose = purpose
 
     def restart(self) -> None:
-        """Forget the peaks so far, and what was sent."""
+        """Forget the peaks and the traffic so far."""
         self._peaks.clear()
         self.sent.clear()
 
     def peaks(self) -> dict[str, dict[str, int]]:
-        """The highest peak while each purpose was set, in bytes by the purposes of what was alive then."""
+        """For each purpose, the highest peak while it was set: bytes by the purposes of the live storages."""
         return {purpose: peak.parts() for purpose, peak in self._peaks.items()}
 
     def _count_sent(self, operation: Any, arguments: Any) -> None:
@@ -145,7 +148,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._grow(self._known[key].size)
 
     def _remove(self, key: int) -> None:
-        if gone := self._known.pop(key, None):
+        gone = self._known.pop(key, None)
+        if gone:
             self.live -= gone.size
 
     def _resized(self, storage: torch.UntypedStorage) -> None:
@@ -153,7 +157,8 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         known = self._known.get(storage._cdata)
         if known is None:
             return
-        old_size, known.size = known.size, self._rounded(storage.nbytes())
+        old_size = known.size
+        known.size = self._rounded(storage.nbytes())
         known.purpose = "gathered"
         self._grow(known.size - old_size)
 
@@ -173,7 +178,7 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _is_wrapper(kind: type) -> bool:
-    """Whether a tensor of this class holds others (DTensor, AsyncCollectiveTensor): it has no memory of its own."""
+    """Whether a tensor of this class wraps others (DTensor, AsyncCollectiveTensor) and has no own memory."""
     return hasattr(kind, "__tensor_flatten__") or kind.__name__ == "AsyncCollectiveTensor"
 
 
@@ -192,7 +197,7 @@ def _parts(tensor: Any) -> Iterator[Tensor]:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in what an operation takes or gives."""
+    """The tensors in the arguments or results of an operation."""
     if isinstance(value, Tensor):
         yield from _parts(value)
     elif isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The measure: bytes that one rank of each stage takes at the peak of a step, by what they are for. Plain data."""
+"""The measure: the bytes of one rank of each stage at the peak of a step, by purpose. Plain data."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class StageMeasure:
     """How many ranks have this stage."""
     blocks: int
     peaks: Mapping[str, Mapping[str, int]]
-    """By what the step was at (the purpose of what it made): the bytes of the highest peak, by `PURPOSES`."""
+    """By the part of the step (the purpose of its new storages): the bytes of the highest peak, by `PURPOSES`."""
     parameters: int
     """Parameters of the whole stage, over all its ranks."""
     checkpoint: int
@@ -36,7 +36,7 @@ class StageMeasure:
     divided: int
     """Of this rank's weights, gradients and optimiser state, the bytes that more data-parallel ranks would divide."""
     sent: Mapping[str, int] = field(default_factory=dict)
-    """Bytes that a rank gives to operations between ranks in one step, by the axis of the mesh."""
+    """Bytes that a rank puts into collectives in one step, by the axis of the mesh."""
 
     @property
     def parts(self) -> Mapping[str, int]:
@@ -48,7 +48,7 @@ class StageMeasure:
         return sum(self.parts.values())
 
     def with_copies(self, replicas: int) -> "StageMeasure":
-        """The same among replicas that DDP joins: its buckets are as large as the gradients, and travel once a step.
+        """The measure with DDP: its buckets are as large as the gradients, and travel once a step.
 
         See `gradient_as_bucket_view` in torch.nn.parallel.DistributedDataParallel.
         """

@@ -1,6 +1,6 @@
 """The plan's question: the sections of a configuration that decide memory and traffic, and where it would run.
 
-It is plain data, without torch: recipes and launches ask it, and its digest is the key under which answers are kept.
+It is plain data, without torch, for recipes and launches; its digest is part of the key of cached answers.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ class Question:
     nodes: int
     ranks_per_node: int
     kernels: Kernels = "cuda"
-    """Whose kernels: those of a CPU keep more for the backward pass."""
+    """The device whose kernels run: a CPU's save more for the backward pass."""
 
     @property
     def ranks(self) -> int:

@@ -1,4 +1,4 @@
-"""The plan's report for people: what each stage takes, what a node takes, and what to change."""
+"""The plan's report for people: the bytes of each stage and node, and advice."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,8 @@ def report(verdict: PlanVerdict, room: Room) -> Iterator[str]:
 
 
 def _node(verdict: PlanVerdict, room: Room) -> Iterator[str]:
-    host, checkpoint = verdict.host, verdict.checkpoint
+    host = verdict.host
+    checkpoint = verdict.checkpoint
     yield "Memory of a node:"
     yield f"  {'processes':<14} {gib(host.processes):>14}"
     yield f"  {'checkpoints':<14} {gib(host.buffers):>14}   in buffers that are pinned"

@@ -20,7 +20,7 @@ CPU_PROCESS_BYTES = GIB // 2
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """What one rank and one node have."""
+    """The bytes that one rank and one node have."""
 
     name: str
     rank_bytes: int
@@ -32,10 +32,10 @@ class Room:
     host_bytes: int
     """Memory of a node for the pods' processes."""
     process_bytes: int
-    """Of that, what a rank takes before its first checkpoint."""
+    """The part of it that a rank takes before its first checkpoint."""
     nvme_bytes: int | None
     nvme_rate: float | None
-    """Bytes/s; None where nobody has said it."""
+    """Bytes/s; None if it is not configured."""
     durable_rate: float | None
     profile: HardwareProfile | None = None
 
@@ -45,7 +45,7 @@ class Room:
 
 
 def of_profile(profile: HardwareProfile, pod_bytes: int | None = None) -> Room:
-    """The room on a cluster; `pod_bytes` is what the recipe asks for instead of the profile's."""
+    """The room on a cluster; `pod_bytes` is the recipe's request, which replaces the profile's."""
     buffer = NETWORKS[profile.fabric].get("buffer_bytes", BUFFER_BYTES)
     return Room(
         name=profile.name,

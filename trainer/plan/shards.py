@@ -1,7 +1,7 @@
-"""Shards: how the nodes of a plan would hold the training's snapshot, and what that takes of each node's NVMe.
+"""Shards: how the nodes of a plan would hold the training's snapshot, and the bytes on each node's NVMe.
 
-The choice is the one that the trainer makes at its start (`slipway.trainer.staging.holding`). Before a dataset has a
-snapshot, the plan says up to which size each way works. Pure arithmetic.
+The trainer makes the same choice at its start (`slipway.trainer.staging.holding`). Before a dataset has a snapshot, the
+plan has the largest size for each way.
 """
 
 from collections.abc import Iterator
@@ -15,22 +15,22 @@ from slipway.trainer.staging.holding import SnapshotNeed, Staging, size
 
 @dataclass(frozen=True, kw_only=True)
 class ShardsVerdict:
-    """What a node holds of the snapshot; sizes in bytes."""
+    """The part of the snapshot on a node; sizes in bytes."""
 
     kind: str
     """whole, streaming, parts or window; empty for a problem, and while the snapshot's size or the room is unknown."""
     why: str
-    """The sizes that led to it, or what is not known."""
+    """The sizes that decide it, or the unknown ones."""
     snapshot: int | None
     """None before there is one."""
     room: int | None
-    """What a node's NVMe has for shards; None where nobody has said."""
+    """The bytes for shards on a node's NVMe; None if they are not configured."""
     least: int
-    """What the steps in progress and validation read: less room than this is refused."""
+    """The bytes of the shards of validation and of the steps in progress: the least room."""
     nvme_needed: int | None
-    """What the shards take on a node's NVMe; a window takes more where there is room."""
+    """The bytes of the shards on a node's NVMe; a window takes more if there is room."""
     whole_up_to: int | None
-    """The largest snapshot of which each node can hold all; None where the room is not known."""
+    """The largest snapshot that fits each node as a whole; None if the room is not known."""
     parts_up_to: int | None
     """The largest snapshot that the nodes can divide."""
     problem: str = ""
@@ -66,7 +66,8 @@ def judge_shards(staging: Staging, need: SnapshotNeed, known: bool, room: int | 
     else:
         try:
             choice = holding.choose(staging, need, rooms)
-            kind, why = choice.kind, choice.why
+            kind = choice.kind
+            why = choice.why
         except ValueError as error:
             problem = str(error)
     taken = {"whole": need.total, "streaming": need.total, "window": need.least}

@@ -1,11 +1,11 @@
-"""Stages: what one rank of each stage of a pipeline takes, measured by running the trainer's own step on it.
+"""Stages: the memory and traffic of one rank of each pipeline stage, measured in a run of the trainer's own step.
 
-All ranks of a stage do the same work on parts of the same size, but for rounding: the first one has the largest part,
-and it alone is run. PyTorch's fake process group stands for the others, at the true number of ranks, and fake tensors
+All ranks of a stage do the same work on parts of the same size, except for rounding. The first one has the largest
+part, and only it is run. PyTorch's fake process group replaces the others, at the true number of ranks; fake tensors
 have shapes and no memory.
 
-A model whose blocks are all alike is run twice with few blocks; the peak, and whatever travels, then grows with each
-block by the difference. So are the micro-batches of a long pipeline. A test compares both with the whole.
+If all blocks of a model are alike, it is run twice with few blocks: peak and traffic grow by the difference with each
+further block. The same is done with the micro-batches of a long pipeline. A test compares both with a full run.
 """
 
 import contextlib
@@ -29,10 +29,11 @@ from slipway.trainer.plan.step import PlannedStep
 from slipway.trainer.step.microbatch import blank
 from slipway.trainer.step.stages import blocks_of, stages_of
 
-FEW, MORE = 3, 5
-"""The blocks of a stage with which a deep model is run instead."""
+FEW = 3
+MORE = 5
+"""A deep model is run with these numbers of blocks in a stage instead."""
 PARTS_PER_STAGE = 2
-"""Micro-batches that are run, for each stage: the second one adds its gradients to those of the first."""
+"""The micro-batches of a run, for each stage: the second one adds its gradients to those of the first."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,14 @@ class Extent:
 
 
 def measure(question: Question) -> list[StageMeasure]:
-    """What a rank of each stage takes. Raises ValueError for a layout that does not fit."""
+    """The measure of a rank of each stage. Raises ValueError for a layout that does not fit."""
     return [_stage(question, stage) for stage in range(question.mesh.pipeline)]
 
 
 def _stage(question: Question, stage: int) -> StageMeasure:
-    """The measure at full extent, from those at smaller ones where the work is repeated."""
-    full, per_rank = _full_extent(question, stage), question.layout.stages_per_rank
+    """The measure at full extent; if work is repeated, from measures at smaller extents."""
+    full = _full_extent(question, stage)
+    per_rank = question.layout.stages_per_rank
     few, more = (-(-least // per_rank) * per_rank for least in (FEW, MORE))
     blocks = (few, max(more, few + per_rank))
     if full.blocks <= blocks[1] or not hasattr(question.model, "layers"):
@@ -71,7 +73,8 @@ def _stage(question: Question, stage: int) -> StageMeasure:
 
 
 def _full_extent(question: Question, stage: int) -> Extent:
-    mesh, batch = question.mesh, question.batch
+    mesh = question.mesh
+    batch = question.batch
     layers = getattr(question.model, "layers", question.model.stages)
     per_rank = question.layout.stages_per_rank
     blocks = blocks_of(layers, stages_of(stage, mesh.pipeline, per_rank), mesh.pipeline * per_rank)
@@ -85,7 +88,8 @@ def _run(question: Question, rank: int, extent: Extent) -> StageMeasure:
     count = micro_batches(question.batch.sequences, question.batch.micro, mesh.data)
     samples = extent.parts * -(-question.batch.sequences // mesh.data // count)
     if copies > 1:
-        stage, mesh = mesh.stage(rank), Mesh(pipeline=mesh.pipeline, replicas=mesh.context, context=mesh.context)
+        stage = mesh.stage(rank)
+        mesh = Mesh(pipeline=mesh.pipeline, replicas=mesh.context, context=mesh.context)
         rank = stage * mesh.gradient_ranks
     less = _shortened(question, extent, samples, mesh.data)
     kernels = gpu_kernels() if question.kernels == "cuda" else contextlib.nullcontext()
@@ -97,7 +101,8 @@ def _run(question: Question, rank: int, extent: Extent) -> StageMeasure:
 
 def _replicates(question: Question) -> bool:
     """Whether DDP joins the data-parallel ranks. Its reducer needs real answers, so its buckets are only added."""
-    layout, alone = question.layout, question.communication.local_steps > 1
+    layout = question.layout
+    alone = question.communication.local_steps > 1
     return layout.shard == "none" and layout.tensor == 1 and question.mesh.gradient_ranks > 1 and not alone
 
 

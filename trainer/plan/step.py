@@ -27,10 +27,12 @@ class PlannedEngine(Engine):
 
 
 class PlannedStep:
-    """One rank's engine, built anew, with gradients and optimiser state as they are in the middle of a training."""
+    """A new engine of one rank, with gradients and optimiser state as in the middle of a training."""
 
     def __init__(self, question: Question, world: World, live: LiveBytes) -> None:
-        self._question, self._world, self._live = question, world, live
+        self._question = question
+        self._world = world
+        self._live = live
         live.purpose = "weights"
         self._engine = PlannedEngine(question.config(), world, question.data, draws=False)
         live.purpose = "optimiser"
@@ -40,7 +42,8 @@ class PlannedStep:
 
     def run(self, rows: Rows, count: int) -> StageMeasure:
         """The measure of a step over `count` samples."""
-        live, engine = self._live, self._engine
+        live = self._live
+        engine = self._engine
         live.assign(iter(engine.model.parameters()), "weights")
         live.assign(iter(engine.model.buffers()), "weights")
         live.assign(self._state(), "optimiser")
@@ -55,7 +58,8 @@ class PlannedStep:
         return self._measured()
 
     def _measured(self) -> StageMeasure:
-        mesh, peaks = self._world.mesh, self._live.peaks()
+        mesh = self._world.mesh
+        peaks = self._live.peaks()
         model = self._engine.model
         weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
         state = sum(tensor.numel() * tensor.element_size() for tensor in self._state())
@@ -74,10 +78,11 @@ class PlannedStep:
         )
 
     def _sent(self) -> Counter[str]:
-        """What was sent, by axis: groups are known by their names."""
+        """The traffic by axis; process groups are identified by their names."""
         devices = self._engine.devices
         names = {str(devices[axis].get_group().group_name): axis for axis in AXES} if devices else {}
-        if share := self._engine.model.share:
+        share = self._engine.model.share
+        if share:
             names[str(share.group.group_name)] = "context"
         sent: Counter[str] = Counter()
         for group, size in self._live.sent.items():
@@ -106,8 +111,10 @@ class PlannedStep:
 
 
 def _tell_apart(model: Model, live: LiveBytes) -> None:
-    """Say what is being made: by the blocks, from `last` to the gradient of its input, and in the backward pass."""
-    first, through, last = model.first, model.through, model.last
+    """Set the purpose of new storages: in the blocks, from `last` to its input's gradient, and in the backward pass."""
+    first = model.first
+    through = model.through
+    last = model.last
 
     def now(purpose: str) -> None:
         live.purpose = purpose
@@ -128,7 +135,9 @@ def _tell_apart(model: Model, live: LiveBytes) -> None:
         return last(x)
 
     hooked_model: Any = model
-    hooked_model.first, hooked_model.through, hooked_model.last = watched_first, watched_through, watched_last
+    hooked_model.first = watched_first
+    hooked_model.through = watched_through
+    hooked_model.last = watched_last
 
 
 def _bytes(tensor: Tensor) -> int:

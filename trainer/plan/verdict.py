@@ -1,11 +1,11 @@
-"""The verdict: whether a training fits, by how much, and what its checkpoints and its traffic take. Pure arithmetic.
+"""The verdict: whether a training fits, by how much, and the cost of its checkpoints and its traffic.
 
-It compares what `slipway.trainer.plan.stages` measured with a room. `advice` says what to change in a recipe that does
-not fit, each change measured like the recipe itself.
+It compares the measure of `slipway.trainer.plan.stages` with a room. `advice` has changes for a recipe that does not
+fit, each measured like the recipe itself.
 
-A plan takes seconds, or a minute for a large model. The `floor` takes none: bytes that a rank needs in any case, by
-multiplication alone, without running the model. A recipe whose floor is above the room cannot fit, and a training whose
-floor is far below needs no plan before it starts.
+A plan takes seconds, or a minute for a large model. The `floor` takes no time: it is a lower bound of a rank's bytes,
+by multiplication alone, without a run of the model. A recipe whose floor is above the room cannot fit, and a training
+whose floor is far below it needs no plan before it starts.
 """
 
 import dataclasses
@@ -23,9 +23,9 @@ from slipway.trainer.plan.question import Question, with_fields
 from slipway.trainer.plan.room import Room
 
 FRAGMENTS = 0.05
-"""The part of what comes and goes in a step that an allocator cannot use, between blocks of other sizes."""
+"""The fraction of a step's temporary bytes that an allocator loses between blocks of other sizes."""
 STEADY = ("weights", "gradients", "optimiser")
-"""What stays from step to step, in one piece."""
+"""The purposes that stay from step to step."""
 Measured = Callable[[Question], Sequence[StageMeasure]]
 """Answers a question. Raises ValueError for a layout that does not fit its ranks."""
 WEIGHT_BYTES = 4
@@ -33,7 +33,7 @@ WEIGHT_BYTES = 4
 STREAM_BYTES = 2
 """A number between two blocks, in the narrowest precision."""
 FAR_BELOW = 8
-"""A floor of less than one part in so many leaves room for all else: activations, logits and buffers."""
+"""A floor below this fraction (1 / n) of the room leaves enough for activations, logits and buffers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,10 +47,10 @@ class StageVerdict:
     in_flight: int
     """The most micro-batches whose activations it keeps at once; of interleaved stages, each is of one stage."""
     parts: Mapping[str, int]
-    """Bytes on the device, by what they are for: those of the measure, and the margins."""
+    """Bytes on the device by purpose: of the measure, and the margins."""
     needed: int
     spare: int
-    """Bytes of the device that are left; negative by as much as the training does not fit."""
+    """Free bytes of the device; negative if the training does not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class HostVerdict:
     nvme_needed: int
     """Bytes of checkpoints on the node's NVMe; staged shards come on top."""
     nvme_spare: int | None
-    """What is left for shards; None where nobody has said how large the NVMe is."""
+    """The free bytes for shards; None if the size of the NVMe is not configured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +75,14 @@ class CheckpointVerdict:
     size: int
     """Bytes, over all ranks."""
     seconds: Mapping[str, float | None]
-    """How long a copy to each tier takes at the room's rates; None where nobody has said the rate."""
+    """The seconds of a copy to each tier at the room's rates; None if the rate is not configured."""
     backup_rate: float
     """Bytes/s that the object store must take, so that a copy is there within its interval."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanVerdict:
-    """What a plan says."""
+    """The result of a plan."""
 
     fits: bool
     room: str
@@ -92,7 +92,7 @@ class PlanVerdict:
     host: HostVerdict
     checkpoint: CheckpointVerdict
     sent: Mapping[str, int]
-    """Bytes that a rank gives to exchanges in one step, by the axis of the mesh: the largest of all stages."""
+    """Bytes that a rank puts into collectives in one step, by the axis of the mesh: the largest of all stages."""
     waiting: float
     """The share of a step in which a rank of the pipeline waits for others, if all its blocks take equally long."""
     least_gpus: int | None
@@ -107,7 +107,7 @@ class PlanVerdict:
 
 
 def judge(question: Question, measures: Sequence[StageMeasure], room: Room, storage: Storage) -> PlanVerdict:
-    """Compare what was measured with the room."""
+    """Compare the measure with the room."""
     stages = [_stage(question, measure, room) for measure in measures]
     size = sum(measure.checkpoint for measure in measures)
     host = _host(question, size, room, storage)
@@ -167,12 +167,14 @@ def suggestions_for(question: Question, measured: Measured, room: Room, storage:
 
 
 def floor(question: Question) -> int:
-    """Bytes that a rank of an average stage takes at least; 0 for a model that says nothing of its size.
+    """A lower bound of the bytes of a rank of an average stage; 0 for a model of unknown size.
 
-    They are its part of the weights, the gradients and the optimiser's state, and the inputs of the blocks of one
-    micro-batch, which are kept even if all else is computed again. Raises ValueError for a layout that does not fit.
+    It counts the rank's part of the weights, the gradients and the optimiser's state, and the inputs of the blocks of
+    one micro-batch, which every layout saves. Raises ValueError for a layout that does not fit.
     """
-    mesh, shape, data = question.mesh, question.model, question.data
+    mesh = question.mesh
+    shape = question.model
+    data = question.data
     copies = 1 if question.run.freeze else 2 + question.optimiser.copies
     state = shape.least_weights(data) * WEIGHT_BYTES * copies * mesh.replicas // mesh.ranks
     shares = mesh.pipeline * mesh.tensor * mesh.context
@@ -181,7 +183,7 @@ def floor(question: Question) -> int:
 
 
 def may_not_fit(question: Question, rank_bytes: int) -> bool:
-    """Whether a plan is worth its seconds for a rank with so much memory: also for a model of unknown size."""
+    """Whether a plan is worth its time for a rank with this memory; it is for a model of unknown size."""
     return not 0 < floor(question) * FAR_BELOW < rank_bytes
 
 
@@ -233,11 +235,12 @@ def _checkpoint(question: Question, size: int, room: Room, storage: Storage) -> 
 
 
 def _least_gpus(question: Question, measures: Sequence[StageMeasure], room: Room) -> int | None:
-    """The fewest GPUs: what is divided grows with fewer data-parallel ranks, and so may a rank's micro-batch.
+    """The fewest GPUs: with fewer data-parallel ranks, a rank's divided bytes grow, and so may its micro-batch.
 
-    More than a node has are whole nodes, as a job's nodes have equally many ranks.
+    A number above that of one node is a number of whole nodes, because a job's nodes have equally many ranks.
     """
-    mesh, batch = question.mesh, question.batch
+    mesh = question.mesh
+    batch = question.batch
     apart = mesh.pipeline * mesh.tensor * mesh.context
     if question.layout.shard != "full":
         replica_gpus = (
@@ -262,7 +265,8 @@ def _in_whole_nodes(gpus: int, question: Question) -> int:
 
 
 def _fits_over(question: Question, measure: StageMeasure, room: Room, data: int) -> bool:
-    mesh, batch = question.mesh, question.batch
+    mesh = question.mesh
+    batch = question.batch
     micro, now = (min(batch.micro, -(-batch.sequences // shares)) for shares in (data, mesh.data))
     parts = {
         name: size if name in STEADY else round(size * max(1.0, micro / now)) for name, size in measure.parts.items()
@@ -290,13 +294,15 @@ def _host_problems(host: HostVerdict, room: Room) -> list[str]:
         problems.append(f"{need}, and have {gib(room.host_bytes)}")
     if host.nvme_spare is not None and host.nvme_spare < 0:
         assert room.nvme_bytes is not None
-        needed, has = f"{host.nvme_needed / 1e9:,.0f} GB", f"{room.nvme_bytes / 1e9:,.0f} GB"
+        needed = f"{host.nvme_needed / 1e9:,.0f} GB"
+        has = f"{room.nvme_bytes / 1e9:,.0f} GB"
         problems.append(f"a node's checkpoints need {needed} of NVMe, and have {has}")
     return problems
 
 
 def _changes(question: Question, room: Room) -> Iterator[tuple[str, Any]]:
-    layout, shape = question.layout, question.model
+    layout = question.layout
+    shape = question.model
     if layout.activations != "recompute" and shape.recomputes:
         yield "layout.activations", "recompute"
     if layout.shard != "full" and question.mesh.gradient_ranks > 1:

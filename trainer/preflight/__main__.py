@@ -26,7 +26,7 @@ from slipway.trainer.preflight.arguments import expectation, size
 from slipway.trainer.preflight.findings import Finding
 
 GRACE_SECONDS = 120.0
-"""Seconds beyond those for measuring: for imports, for connecting the ranks, and for the last fsync of a slow disk."""
+"""Seconds beside the measurements: for imports, for connecting the ranks, and for the last fsync of a slow disk."""
 
 
 def main(arguments: list[str]) -> int:

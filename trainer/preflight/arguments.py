@@ -1,4 +1,4 @@
-"""Arguments of a preflight: sizes and expectations as they are written, read without what measures."""
+"""Arguments of a preflight: parsing of sizes and expectations, without the imports of the measurements."""
 
 import argparse
 import re
@@ -10,7 +10,7 @@ SCALES = {"": 1, "K": 2**10, "M": MIB, "G": GIB}
 
 
 def size(text: str) -> int:
-    """Bytes, with K, M or G for their binary multiples. Raises ArgumentTypeError for what is none, or below 8M."""
+    """Bytes, with K, M or G for binary multiples. Raises ArgumentTypeError if it is no size, or below 8M."""
     match = re.fullmatch(r"(\d+)([KMG]?)", text)
     byte_count = int(match[1]) * SCALES[match[2]] if match else 0
     if byte_count < BLOCK:
@@ -19,7 +19,7 @@ def size(text: str) -> int:
 
 
 def expectation(text: str) -> tuple[str, float]:
-    """The name of a line and the value that it should reach. Raises ArgumentTypeError for what is no such pair."""
+    """The name of a line and its expected value. Raises ArgumentTypeError if it is no such pair."""
     match = re.fullmatch(r"(.+)=(\d+(?:\.\d+)?)", text)
     if match is None or not float(match[2]):
         raise argparse.ArgumentTypeError(f"found {text!r}, expected NAME=VALUE, for example 'disk read=7'")

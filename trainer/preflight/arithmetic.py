@@ -52,12 +52,14 @@ def product(precision: str, side: int, device: torch.device) -> Callable[[], obj
     first, second = (torch.randn(side, side, device=device) for _ in range(2))
     if precision == "fp8":
         one = torch.ones((), device=device)
-        small, turned = first.to(torch.float8_e4m3fn), second.to(torch.float8_e4m3fn).t()
+        small = first.to(torch.float8_e4m3fn)
+        turned = second.to(torch.float8_e4m3fn).t()
         return lambda: torch._scaled_mm(small, turned, one, one, out_dtype=torch.bfloat16)
     if precision == "tf32":
         return lambda: _with_tensor_cores(first, second)
     dtype = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[precision]
-    first, second = first.to(dtype), second.to(dtype)
+    first = first.to(dtype)
+    second = second.to(dtype)
     return lambda: first @ second
 
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SLOW = 0.5
-"""A group is not good when it is slower than this share of the fastest one, or of what is expected: the share below
-which `findings` calls a rate faulty."""
+"""A group is bad if it is slower than this share of the fastest one, or of the expected rate: the same share below
+which `findings` judges a rate as faulty."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class NodeGroup:
 
 @dataclass(frozen=True)
 class BisectionState:
-    """What is known after some rounds."""
+    """The state of the search after some rounds."""
 
     untested: tuple[tuple[str, ...], ...]
     """Halves that are to be measured."""
@@ -46,20 +46,22 @@ class BisectionState:
 
 
 def begin(suspects: Sequence[str], good: Sequence[str] = ()) -> BisectionState:
-    """Before the first round; `good` are nodes that are known to be good. Raises ValueError for a node named twice,
-    and for a single node, which has none to exchange with."""
+    """The state before the first round; `good`: nodes that are known to be good. Raises ValueError for a node that is
+    named twice, and for a single node, which has no partner."""
     named = [*suspects, *good]
     if len(named) < 2:
         alone = named[0] if named else "none"
         raise ValueError(f"nodes: found {alone} alone, expected two at least, or one and a good one")
-    if twice := sorted({node for node in named if named.count(node) > 1}):
+    twice = sorted({node for node in named if named.count(node) > 1})
+    if twice:
         raise ValueError(f"nodes: found {', '.join(twice)} twice, expected each node once")
     return BisectionState(_halves(tuple(suspects)), tuple(good))
 
 
 def next_round(state: BisectionState) -> list[NodeGroup]:
-    """The groups to be measured at once; none when nothing can be found out any more."""
-    peers, groups = list(state.good), list[NodeGroup]()
+    """The groups to measure at the same time; empty if no further measurement helps."""
+    peers = list(state.good)
+    groups = list[NodeGroup]()
     for half in state.untested:
         if len(half) > 1:
             groups.append(NodeGroup(half))
@@ -69,9 +71,11 @@ def next_round(state: BisectionState) -> list[NodeGroup]:
 
 
 def after(state: BisectionState, is_good: Mapping[NodeGroup, bool]) -> BisectionState:
-    """What is known after a round; `is_good` has the groups that were measured."""
+    """The state after a round; `is_good` has the measured groups."""
     measured = {group.suspects: good for group, good in is_good.items()}
-    untested, good, bad = list[tuple[str, ...]](), list(state.good), list(state.bad)
+    untested = list[tuple[str, ...]]()
+    good = list(state.good)
+    bad = list(state.bad)
     for half in state.untested:
         if half not in measured:
             untested.append(half)

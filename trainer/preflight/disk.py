@@ -1,6 +1,6 @@
-"""A folder's disk, or a tier: sequential write and read of one bounded file, past the page cache where that can be.
+"""A folder's disk, or a tier: sequential write and read of one bounded file, without the page cache if possible.
 
-The file has no name, so that nothing is left of it however the measurement ends.
+The file has no name, so it vanishes even if the measurement is killed.
 """
 
 import errno
@@ -19,7 +19,8 @@ from slipway.trainer.base.units import MIB
 from slipway.trainer.preflight.findings import Finding, failed, rate
 
 BLOCK = 8 * MIB
-DISK, TIER = "disk", "tier"
+DISK = "disk"
+TIER = "tier"
 THREADS = 4
 """Blocks in flight at once: one alone does not keep an NVMe disk busy."""
 
@@ -27,8 +28,8 @@ THREADS = 4
 def throughput(folder: Path, size: int, seconds: float, what: str = DISK) -> Iterator[Finding]:
     """GB/s of writing (fsync included) and of reading up to `size` bytes, each for no longer than half the seconds.
 
-    A folder that cannot be written to, or that is full, is a faulty disk. A tier is shared: that it is full is no fault
-    of the node, and how slow it may be is for the caller to say.
+    A folder that cannot be written, or is full, is a faulty disk. A tier is shared: a full one is no fault of the node,
+    and the caller decides how slow it may be.
     """
     where = f"{folder}: " if what == TIER else ""
     try:

@@ -5,7 +5,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 Verdict = Literal["excellent", "acceptable", "weak", "faulty", "no reference"]
-EXCELLENT, ACCEPTABLE, FAULTY = 0.8, 0.6, 0.5
+EXCELLENT = 0.8
+ACCEPTABLE = 0.6
+FAULTY = 0.5
 """A rate above the first two shares of its reference is excellent or acceptable; below the third faulty; else weak."""
 ORDER: tuple[Verdict, ...] = ("faulty", "weak", "acceptable", "excellent", "no reference")
 """The worst first."""
@@ -18,7 +20,7 @@ class Finding:
 
     name: str
     value: float | str | None
-    """None if it could not be measured; the note says why."""
+    """None if it could not be measured; the note has the reason."""
     unit: str = ""
     verdict: Verdict = "no reference"
     reference: float | str | None = None
@@ -53,7 +55,7 @@ def failed(name: str, reason: str) -> Finding:
 
 
 def judged_by_expectation(findings: list[Finding], expected: dict[str, float]) -> list[Finding]:
-    """The findings, judged by `expected` where it names them; an expected value that was not measured is faulty."""
+    """The findings, judged by `expected` if it has their names; an expected value without a measurement is faulty."""
     unmeasured = expected.keys() - {finding.name for finding in findings}
     judged = [
         _judged_by(finding, expected[finding.name]) if finding.name in expected else finding for finding in findings

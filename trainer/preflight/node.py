@@ -17,7 +17,8 @@ import torch
 from slipway.trainer.base.units import GIB
 from slipway.trainer.preflight.findings import Finding, Verdict, at_least, rate
 
-LEAST_CUDA, LEAST_DRIVER = "11.8", "520"
+LEAST_CUDA = "11.8"
+LEAST_DRIVER = "520"
 LEAST_NETWORK = 10.0
 """Gb/s between nodes."""
 LEAST_LOCKED = 1.0
@@ -58,7 +59,8 @@ def _locked_memory() -> Finding:
 def rdma_libraries(names: tuple[str, ...], required: bool) -> Finding:
     """Whether NCCL can open them; one that is missing is named, and faulty on a node with RDMA devices."""
     name = "RDMA libraries"
-    if missing := [name for name in names if not _opens(name)]:
+    missing = [name for name in names if not _opens(name)]
+    if missing:
         verdict: Verdict = "faulty" if required else "no reference"
         return Finding(name=name, value=None, verdict=verdict, note=f"missing: {', '.join(missing)}")
     return Finding(name=name, value="present", verdict="excellent" if required else "no reference")

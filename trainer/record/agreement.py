@@ -23,7 +23,7 @@ Decision = TypeVar("Decision")
 
 @dataclass(frozen=True)
 class AgreedStart:
-    """What all ranks go on from."""
+    """The state from which all ranks continue."""
 
     commit: str | None
     """None to begin at step 0."""
@@ -41,7 +41,10 @@ class Agreement:
     """One rank's side, under one token."""
 
     def __init__(self, store: Path, token: fence.Token, rank: int, ranks: int) -> None:
-        self._store, self._token, self._rank, self._ranks = store, token, rank, ranks
+        self._store = store
+        self._token = token
+        self._rank = rank
+        self._ranks = ranks
         self.last = NEVER
         """The step after which to stop."""
 
@@ -57,10 +60,10 @@ class Agreement:
         return start.commit
 
     def after_step(self, step: int, stop_requested: bool) -> None:
-        """Agree on the last step; `stop_requested` says whether this rank was asked to stop, and counts for rank 0.
+        """Agree on the last step; `stop_requested`: whether this rank was asked to stop, which counts for rank 0.
 
-        With several ranks the last step is the one after this one: no rank is past it, as ranks exchange gradients in
-        every step and so wait for each other.
+        With several ranks the last step is the one after this one: no rank is past it, because ranks exchange gradients
+        in every step, and so wait for each other.
         """
         if self.last != NEVER:
             return

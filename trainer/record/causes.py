@@ -1,8 +1,8 @@
-"""Causes: of what class the reason is for which an incarnation ended; every record of an end has one.
+"""Causes: the classes of reasons for which an incarnation ended; every record of an end has one.
 
-A class decides what the platform does next and what a person looks at first; the sentence beside it says the rest.
-`CAUSES` is the one table of them: whose fault it is, what answers a recipe may choose from (`recovery.policies`), and
-how many ends of the class are too many while no new checkpoint is made. docs/runbook.md has a section for each.
+A cause decides the platform's next action and a person's first look; the reason beside it is a sentence. `CAUSES` is
+the only table of them. It has whose fault each is, the answers that a recipe may choose (`recovery.policies`), and how
+many ends with this cause are too many while no new checkpoint is made. docs/runbook.md has a section for each.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ PROGRAM = "program"
 NODE = "node"
 PLATFORM = "platform"
 UNKNOWN = ""
-"""It left no word, as a rank that is killed; so does a record of an earlier version."""
+"""There is no record of the cause, as for a rank that is killed, or in a record of an earlier version."""
 
 RETRY = "retry"
 """Start again, from the newest good checkpoint."""
@@ -40,7 +40,7 @@ SKIP = "skip"
 SHRINK = "shrink"
 """Go on with less: the nodes that are ready, or a smaller micro-batch."""
 REPLACE = "replace"
-"""Start again on other nodes than those that are named, where enough others are ready."""
+"""Start again on other nodes than the named ones, if enough others are ready."""
 STOP = "stop"
 """End the training, and notify."""
 TELL = "tell"
@@ -49,7 +49,7 @@ NOTHING = "nothing"
 """There is nothing to do."""
 
 AT_ONCE = 1
-"""The budget of what would end in the same way again."""
+"""The budget of a cause after which a new start would end in the same way."""
 OWN = ("configuration", "program", "data")
 """The faults that lie in a training itself: in what it is specified as, in its code, in its data."""
 
@@ -62,9 +62,9 @@ class Cause:
     sentence: str
     """What it is, for a person."""
     fault: str
-    """Whose it is: machine, platform, program, configuration, data, person or unknown; empty where it is nobody's."""
+    """Whose: machine, platform, program, configuration, data, person or unknown; empty if it is no fault."""
     answers: tuple[str, ...]
-    """What a recipe may choose from; the first one is the default."""
+    """The answers that a recipe may choose; the first one is the default."""
     factor: int | None = 1
     """So many times the recipe's `recovery.failures_without_checkpoint` ends of the class in a row, without a new
     checkpoint, are too many; None for a class that is never counted."""
@@ -151,7 +151,7 @@ CAUSES: Mapping[str, Cause] = {cause.name: cause for cause in _ALL}
 CHOICES: Mapping[str, tuple[str, ...]] = {
     cause.name: cause.answers for cause in _ALL if cause.name and len(cause.answers) > 1
 }
-"""What a recipe may choose from, by the cause's name."""
+"""The answers that a recipe may choose, by the cause's name."""
 
 
 class Failure(Exception):
@@ -159,9 +159,9 @@ class Failure(Exception):
 
     kind = PROGRAM
     ranks: tuple[int, ...] = ()
-    """The ranks with which it began, where they are known."""
+    """The ranks that failed first, if they are known."""
     nodes: tuple[str, ...] = ()
-    """The nodes on which it began, where they are known."""
+    """The nodes of these ranks, if they are known."""
 
 
 class UnfitNode(Failure, ValueError):
@@ -170,29 +170,29 @@ class UnfitNode(Failure, ValueError):
     kind = NODE
 
     def __init__(self, message: str, *nodes: str) -> None:
-        """`nodes`: those that lack it, where they are known."""
+        """`nodes`: the nodes that lack it, if they are known."""
         super().__init__(message)
         self.nodes = nodes
 
 
 class LackingTier(Failure, ValueError):
-    """No tier holds what is on record as being there, as where one is not mounted: that may change."""
+    """No tier has an object that is on record: a tier may not be mounted, so this may change."""
 
     kind = STORAGE
 
 
 def cause(name: str) -> Cause:
-    """The cause of this name; a name of another version is as good as none."""
+    """The cause of this name; UNKNOWN for a name of another version."""
     return CAUSES.get(name, CAUSES[UNKNOWN])
 
 
 def answer(name: str, chosen: Mapping[str, str]) -> str:
-    """What to do about a cause, where a recipe has chosen these answers by the causes' names."""
+    """The answer to a cause; `chosen` has the recipe's answers by the causes' names."""
     return chosen.get(name, cause(name).answers[0])
 
 
 def wrong_choice(chosen: Mapping[str, str]) -> tuple[str, str]:
-    """The first cause of these answers that has no such answer, and what was expected there; empty when none."""
+    """The first cause whose chosen answer is not allowed, and what was expected; empty if there is none."""
     for name, choice in chosen.items():
         if name not in CHOICES:
             if name and name in CAUSES:

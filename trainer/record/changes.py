@@ -1,12 +1,12 @@
-"""Changes: what a person changes in a running training, and from which step each change holds.
+"""Changes: a person's changes of a running training, and the step from which each change holds.
 
     changes/<n>.json             the change of this number: the fields and their new values; create-only
-    applied/<n>.<token>.json     that it holds from a step on; create-only, written before that step is done
+    applied/<n>.<token>.json     the step from which it holds; create-only, written before that step
 
-A change is agreed by all ranks at the end of a step. Its record is written first and says that step; so a start that
-comes back to an earlier checkpoint applies it after the same step again, and repeats the same numbers. Where a process
-that was superseded left a record too, the newest token's holds: the fence let that one go on. Each has a copy, as
-without it the training could not repeat its steps.
+All ranks agree on a change at the end of a step. Its record is written first and has that step. So a start from an
+earlier checkpoint applies the change after the same step again, and repeats the same numbers. If a superseded process
+has left a record too, the newest token's holds, because the fence let that process go on. Each record has a copy,
+because without it the training could not repeat its steps.
 """
 
 import time
@@ -23,7 +23,7 @@ FORMAT = "slipway.change/1"
 
 @dataclass(frozen=True)
 class ChangeRecord:
-    """One change, as it was asked for. Its fields have dotted names, and their new values are as JSON has them."""
+    """One requested change: the new values, as JSON, by the fields' dotted names."""
 
     number: int
     fields: Mapping[str, Any]
@@ -31,7 +31,7 @@ class ChangeRecord:
     why: str
     at: float
     after: int = 0
-    """The step after which it is to hold at the earliest; 0 for as soon as the ranks hear of it."""
+    """The earliest step after which it may hold; 0 for as soon as possible."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def propose(store: Path, fields: Mapping[str, Any], by: str, why: str, after: in
 
 
 def numbers(store: Path) -> list[int]:
-    """The numbers of all changes, those of lost ones too: only who reads one finds out. Raises Unreadable."""
+    """The numbers of all changes, including lost ones, which only a read detects. Raises Unreadable."""
     return list(range(1, numbered.newest(store / files.CHANGES) + 1))
 
 

@@ -1,9 +1,9 @@
-"""Claims: who may write for a training. A token orders the processes that may, so that it is known which came later.
+"""Claims: the permission to write for a training. Tokens order the processes that have held it.
 
-A claim is made in two steps, so that it drops nothing that was acknowledged before it. `claims/<number>.intent` says
-that claim <number> is being made: from then on no commit of the holder is acknowledged. `claims/<number>.json` is the
-claim, create-only: of several processes that make the same one, one wins. Nobody waits for a process that died between
-the two: whoever claims next writes the claim that was intended, with its own token.
+A claim is made in two steps, so that it drops no acknowledged commit. `claims/<number>.intent` announces claim
+<number>: from then on no commit of the holder is acknowledged. `claims/<number>.json` is the claim, create-only: of
+several processes that make the same one, one wins. A process that dies between the two steps blocks no other: the next
+process that claims writes the announced claim with its own token.
 """
 
 import re
@@ -34,7 +34,7 @@ class Token:
 
     @property
     def words(self) -> str:
-        """For a person; the generation is named where ranks were started anew inside the incarnation."""
+        """For a person; with the generation if ranks were started anew inside the incarnation."""
         return f"incarnation {self.incarnation}" + (f", generation {self.generation}" if self.generation else "")
 
     @staticmethod
@@ -61,7 +61,7 @@ class Claim:
 
 
 class Numbers(NamedTuple):
-    """What a listing of the claims says; 0 stands for none."""
+    """The numbers in a listing of the claims; 0 for none."""
 
     newest: int
     """The number of the claim that holds."""
@@ -72,7 +72,7 @@ class Numbers(NamedTuple):
 def numbers(folder: Path) -> Numbers:
     """The numbers of the newest claim and of the newest intent.
 
-    Raises Unreadable, also where there is no claim although there are records that only a claim makes possible.
+    Raises Unreadable, also if there is no claim but there are records that only a claim makes possible.
     """
     claim_numbers = _numbers(folder)
     if claim_numbers.newest:

@@ -68,12 +68,13 @@ def names_under(folder: Path, claim: Claim | None) -> list[str]:
 
 def let_through(names: Iterable[str], claim: Claim) -> list[str]:
     """Those of the commits on record that the fence lets through; some may have been removed since."""
-    sealed, own = frozenset(claim.sealed), f".{claim.token}"
+    sealed = frozenset(claim.sealed)
+    own = f".{claim.token}"
     return [name for name in names if name in sealed or name.endswith(own)]
 
 
 def recorded(folder: Path, claim: Claim | None) -> list[str]:
-    """The names of all commits on record, those of superseded tokens too. Raises Unreadable."""
+    """The names of all commits on record, including those of superseded tokens. Raises Unreadable."""
     entries = files.entries(folder / files.COMMITS)
     if entries is None and _has_folder(claim):
         raise files.Unreadable(f"{folder / files.COMMITS}: the folder of the commits is gone. {files.REMEDY}")

@@ -1,9 +1,9 @@
-"""Drills: faults that an operator asks the ranks of a running training for, to see that they are found.
+"""Drills: faults that an operator orders from the ranks of a running training, to test their detection.
 
     drills/<id>.json     an order
 
-A drill is heard only by a training whose recipe allows it (`recovery.drills`). The rank that obeys says so in a segment
-of the ledger of its own, before it does any harm.
+Only a training whose recipe allows drills (`recovery.drills`) reads orders. The rank that carries one out records this
+in its own segment of the ledger first.
 """
 
 import contextlib
@@ -16,10 +16,18 @@ from slipway.trainer.base import codec
 from slipway.trainer.record import files
 
 FORMAT = "slipway.drill/1"
-NAN, NAN_FOR_EVER, SPIKE, FLIP, HANG = "nan", "nan-for-ever", "spike", "flip", "hang"
-KILL, CRASH, STOP, SLOW = "kill", "crash", "stop", "slow"
-SLOW_SECONDS, SLOW_STEPS = 100.0, 12
-"""How long a slow rank is slow, and for how many steps at the least: longer than it takes until it is reported."""
+NAN = "nan"
+NAN_FOR_EVER = "nan-for-ever"
+SPIKE = "spike"
+FLIP = "flip"
+HANG = "hang"
+KILL = "kill"
+CRASH = "crash"
+STOP = "stop"
+SLOW = "slow"
+SLOW_SECONDS = 100.0
+SLOW_STEPS = 12
+"""A slow rank is slow for this time and at least this many steps: longer than the time until it is reported."""
 KINDS = {
     KILL: "the rank gets SIGKILL",
     CRASH: "the rank gets SIGSEGV",
@@ -31,9 +39,9 @@ KINDS = {
     FLIP: "one bit of the weights flips",
     HANG: "the rank waits for a message that nobody sends",
 }
-"""What can be asked for, and what happens then."""
+"""The kinds of faults, with their effects."""
 SEVERAL = (FLIP, HANG, SLOW)
-"""What needs several ranks."""
+"""The kinds that need several ranks."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ def order(store: Path, kind: str, rank: int, token: str, by: str) -> None:
 
 
 def orders(store: Path, rank: int, token: str) -> dict[str, DrillOrder]:
-    """What a rank of a generation is asked for, by id; an order that cannot be read is none. Raises OSError."""
+    """The orders for a rank of a generation, by id, without those that cannot be read. Raises OSError."""
     due_orders = {}
     for id in files.names(store, files.DRILLS):
         with contextlib.suppress(codec.UndecodableRecord, FileNotFoundError):

@@ -1,26 +1,26 @@
 """The fence: only the newest of all the processes that ever trained for one training can commit.
 
-A token is (incarnation, generation). A process claims it in two steps. It says first that it will claim (the intent);
-then it lists the commits that are valid at that moment, and writes the claim with that list (the seal). From then on a
-commit counts only when the newest claim lists it, or when it carries the token of the newest claim.
+A token is (incarnation, generation). A process claims it in two steps. It first announces the claim (the intent). Then
+it lists the commits that are valid at that moment, and writes the claim with that list (the seal). From then on a
+commit counts only if the newest claim lists it, or if it carries the token of the newest claim.
 
-A commit is written, and then its writer looks whether a claim is intended. If none is, the commit was there before
-any intent, so every later claim lists it: it is acknowledged, and never lost. If one is, `commit` raises Superseded:
-the commit may count or not, and its writer knows that it lost the training. A check before the write alone would leave
-a gap for a process that sleeps between the two; a late commit lands on disk, and readers ignore it.
+After the write of a commit, its writer checks whether there is an intent. If there is none, the commit was there before
+any intent, so every later claim lists it: it is acknowledged, and never lost. If there is one, `commit` raises
+Superseded: the commit may count or not, and its writer knows that it has lost the training. A check before the write
+alone would leave a gap for a process that sleeps between the two; a late commit lands on disk, and readers ignore it.
 
-Claims are numbered. A claim is made from what is valid under the claim before, and takes the next number, create-only.
-When two claims are made from the same one, the second fails, so that a claim never seals or drops a commit unseen. A
-success is never superseded: who claims the next incarnation ends the one before on record first (`incarnation_exit`),
-and gives way when that has succeeded.
+Claims are numbered. A claim follows from the valid commits under the claim before it, and takes the next number,
+create-only. If two claims follow the same one, the second fails, so a claim never seals or drops a commit that it has
+not seen. A success is never superseded: a process that claims the next incarnation first records the end of the one
+before (`incarnation_exit`), and gives way if that has succeeded.
 
 Folder layout, under the training's folder:
-    claims/<number>.intent       that claim <number> is being made
+    claims/<number>.intent       the announcement of claim <number>
     claims/<number>.json         the token that may commit, on which nodes, and why it was claimed
-    commits/<step>.<token>.json  a committed checkpoint: where its bytes lie, and the SHA-256 of its manifest
-    set-aside/<commit>.json      a commit that was found damaged, with the reason; it no longer counts
-    pruned/<commit>.json         a commit that retention gave up, with the reason; it no longer counts
-    exits/<incarnation>.json     how an incarnation ended
+    commits/<step>.<token>.json  a committed checkpoint: the place of its bytes, and the SHA-256 of its manifest
+    set-aside/<commit>.json      a damaged commit, with the reason; it no longer counts
+    pruned/<commit>.json         a commit that retention has removed, with the reason; it no longer counts
+    exits/<incarnation>.json     the end of an incarnation
 Claims and exits have a copy each, `<name>.copy`: without them a training could not go on.
 """
 
@@ -82,11 +82,11 @@ set_aside_reasons = removals.reasons
 def claim(
     folder: Path, token: Token, *, nodes: tuple[str, ...], cause: str, by: str, ended: Exit | None = None
 ) -> bool:
-    """Claim `token`, sealing what is committed now.
+    """Claim `token`, and seal the present commits.
 
-    The holder's incarnation ends with it, as `ended` says unless it has an exit. False when the token is not newer than
-    the newest claim's, when another process has made a claim meanwhile, or when the training has succeeded. Raises
-    Unreadable when what is committed cannot be listed, and OSError.
+    The holder's incarnation ends, with the exit `ended` unless it has one. Returns False if the token is not newer than
+    the newest claim's, if another process has made a claim meanwhile, or if the training has succeeded. Raises
+    Unreadable if the commits cannot be listed, and OSError.
     """
     number = claimed.numbers(folder).newest
     predecessor = claimed.read(folder, number) if number else None
@@ -185,9 +185,9 @@ def _superseded(folder: Path, predecessor: Claim, cause: str, by: str) -> Exit:
 
 
 def _valid(folder: Path, predecessor: Claim | None) -> tuple[list[str], tuple[str, ...]]:
-    """What a claim that follows `predecessor` lists: the valid commits, those set aside, and by which records.
+    """The lists of a claim that follows `predecessor`: valid commits, commits that are set aside, and their records.
 
-    Raises Unreadable when there are commits that no claim on record can have allowed.
+    Raises Unreadable if there are commits that no claim on record can have allowed.
     """
     recorded = committed.recorded(folder, predecessor)
     newest = max(map(Token.parse, {name.split(".", 1)[1] for name in recorded}), default=Token(0))
@@ -203,7 +203,7 @@ def _valid(folder: Path, predecessor: Claim | None) -> tuple[list[str], tuple[st
 
 
 def _require_same(folder: Path, value: Commit) -> None:
-    """Raises OSError when the record of this name is another's, or damaged: what is on record is never replaced."""
+    """Raises OSError if the record of this name is another's, or damaged: a record is never replaced."""
     path = files.named(folder, files.COMMITS, value.name)
     stored = codec.read_if_whole(path, Commit, FORMAT)
     if stored is None or (stored.folder, stored.manifest) != (value.folder, value.manifest):

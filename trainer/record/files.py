@@ -1,9 +1,9 @@
-"""Files: where each record of a training lies below its folder in the durable tier. Nothing else spells these names.
+"""Files: the place of each record of a training below its folder in the durable tier. Only this module has the names.
 
 A token is written `<incarnation>.<generation>`, with six and four digits; a claim's number and an incarnation have six
-digits, a step nine, a rank five, so that sorting names sorts records.
+digits, a step nine, a rank five, so sorting names sorts records.
 
-Listing a folder tells "there is none" from "it cannot be read": an error of the file system is `Unreadable`, not empty.
+A listing distinguishes "there is none" from "it cannot be read": an error of the file system raises `Unreadable`.
 """
 
 from pathlib import Path
@@ -51,7 +51,7 @@ MICRO_BATCH = "micro.json"
 
 
 class Unreadable(OSError):
-    """A part of a training's records cannot be read or is damaged. Nothing follows from it about what was there."""
+    """Some records of a training cannot be read or are damaged. It does not prove that they are missing."""
 
 
 def numbered(store: Path, folder: str, number: int) -> Path:
@@ -65,14 +65,14 @@ def named(store: Path, folder: str, name: object) -> Path:
 
 
 def names(store: Path, folder: str) -> list[str]:
-    """The names of a folder's records, in their order; none where there is no such folder. Raises Unreadable."""
+    """The names of a folder's records, in order; empty if there is no such folder. Raises Unreadable."""
     return [name.removesuffix(".json") for name in entries(store / folder) or () if name.endswith(".json")]
 
 
 def entries(folder: Path) -> list[str] | None:
-    """The names in a folder, sorted; None where there is no such folder. Hidden files are still being written.
+    """The names in a folder, sorted; None if there is no such folder. Hidden files are still being written.
 
-    Raises Unreadable for every other answer of the file system.
+    Raises Unreadable for every other error of the file system.
     """
     try:
         return listing.names(folder)

@@ -1,10 +1,10 @@
-"""Grants: how far a training may go for now, where somebody gives it its steps a part at a time, as a sweep does.
+"""Grants: the steps that a training may do for now, if its steps are granted in parts, as by a sweep.
 
     grants/<n>.json    the steps that are granted, from the first on; create-only, the newest holds
 
-A training without any grant goes to its last step. One that has done the steps of its newest grant waits for more: it
-has a checkpoint of that step, its incarnation ends, and the next one begins once more steps are granted. The number of
-steps in its configuration, from which its learning rates follow, stays what it is.
+A training without grants goes to its last step. When a training has done the steps of its newest grant, it has a
+checkpoint of the last one and its incarnation ends; the next one begins when more steps are granted. The number of
+steps in its configuration, from which its learning rates follow, does not change.
 """
 
 import time
@@ -29,9 +29,9 @@ class StepGrant:
 
 
 def grant(store: Path, until: int, by: str, wait_seconds: float = 0.0) -> StepGrant:
-    """Have a training go to the step `until`, and no further for now; the same again changes nothing.
+    """Grant a training the steps up to `until`; a repeated call changes nothing.
 
-    Raises OSError, and Unreadable where the newest grant cannot be read.
+    Raises OSError, and Unreadable if the newest grant cannot be read.
     """
     while True:
         number = _newest(store)

@@ -1,9 +1,9 @@
 """Heartbeats: each rank's phase and place, at most once a second, in a file of its own that is replaced.
 
-The threads that work move the rank's position in memory; a thread beside them (`slipway.trainer.record.record_writer`)
-writes what it sees there. So a rank whose training thread hangs still writes, and its place stays the same: a reader
-tells "alive but stuck" from "working" by the place, and for how long by its own clock. The times in a heartbeat are for
-people alone.
+The working threads move the rank's position in memory, and another thread (`slipway.trainer.record.record_writer`)
+writes it. So a rank whose training thread hangs still writes heartbeats, with the same position. A reader distinguishes
+"alive but stuck" from "working" by the position, and measures the time by its own clock. The times in a heartbeat are
+only for people.
 """
 
 import os
@@ -27,7 +27,7 @@ class RankPlace:
     """See `slipway.trainer.record.phases`."""
     step: int
     done: int = 0
-    """How far it is in the phase, in the phase's unit; 0 where only steps are counted."""
+    """The progress within the phase, in the phase's unit; 0 if only steps are counted."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Beat:
     at: float
     progress_at: float
     done: int = 0
-    """A heartbeat of an earlier version has none, and none of what follows."""
+    """Missing, with the fields below, in a heartbeat of an earlier version."""
     section: str = ""
     """The part of a step in which the rank is: data, forward, backward, optimiser, communication; empty elsewhere."""
     longest: float = 0.0
@@ -71,7 +71,7 @@ class Position:
     def enter(self, phase: str, step: int, count: Callable[[], int] | None = None) -> None:
         """This rank is in `phase` at `step`.
 
-        `count` says how much has been done so far, in the phase's unit; it only grows, and any thread may call it.
+        `count` returns the work so far, in the phase's unit; it only grows, and any thread may call it.
         """
         count = count or _nothing
         self._now = (phase, step, count, count())
@@ -90,7 +90,8 @@ class Heartbeat:
 
     def __init__(self, folder: Path, token: Token, rank: int) -> None:
         self._path = files.named(folder, files.HEARTBEATS, f"{token}.{rank:05d}")
-        self._rank, self._node = rank, os.environ.get("SLIPWAY_NODE", "local")
+        self._rank = rank
+        self._node = os.environ.get("SLIPWAY_NODE", "local")
         self._progress: RankPlace | None = None
         self._progress_at = 0.0
         self._written_phase = ""
@@ -109,14 +110,17 @@ class Heartbeat:
 
         Raises OSError.
         """
-        now, progress = time.time(), RankPlace(phase, step, done)
+        now = time.time()
+        progress = RankPlace(phase, step, done)
         if progress != self._progress:
-            self._progress, self._progress_at = progress, now
+            self._progress = progress
+            self._progress_at = now
         if phase == self._written_phase and now - self._written_at < INTERVAL_SECONDS:
             return
         beat = Beat(self._rank, phase, step, now, self._progress_at, done, section, *pace, self._node, validated)
         atomic.replace(self._path, codec.encode(beat), lasting=False)
-        self._written_phase, self._written_at = phase, now
+        self._written_phase = phase
+        self._written_at = now
 
 
 def read(folder: Path, token: Token) -> list[Beat]:

@@ -1,11 +1,11 @@
-"""The token that a process commits under: its launcher's incarnation, or the next one for a process started by hand.
+"""The token of a process's commits: its launcher's incarnation, or the next one for a process started by hand.
 
 A process that a launcher started trains under the incarnation in SLIPWAY_INCARNATION. Ranks that train together are a
-membership: when they start anew, because a rank failed or because a node joined or left, the next membership has a
-generation of its own, so that what is left of the one before can commit nothing more. members/<token>.json says which
-membership uses a token. A supervisor claims the generation before it starts ranks (`granted`), and they find it in
-SLIPWAY_GENERATION; under torchrun rank 0 claims it. A process that was started by hand claims the next incarnation, and
-so takes over the training from the process that trained before.
+membership. When they start anew, because a rank failed or because a node joined or left, the next membership has its
+own generation, so that surviving processes of the one before cannot commit. members/<token>.json has the membership of
+a token. A supervisor claims the generation before it starts ranks (`granted`), which read it from SLIPWAY_GENERATION;
+under torchrun, rank 0 claims it. A process that was started by hand claims the next incarnation, and so takes the
+training over from an earlier process.
 """
 
 import os
@@ -20,7 +20,7 @@ VARIABLE = "SLIPWAY_INCARNATION"
 GENERATION_VARIABLE = "SLIPWAY_GENERATION"
 """The generation of a rank that a supervisor started (`slipway.trainer.elastic.generations`)."""
 TRIED_VARIABLE = "SLIPWAY_TRIED"
-"""Set for a rank of a node that has had ranks in this job: they have tried what the node's file systems can do."""
+"""Set on a node that has had ranks in this job: they have tested the node's file systems."""
 JOIN_SECONDS = 900
 """How long a rank waits for rank 0, as torchrun does for the machines of a job."""
 POLL_SECONDS = 0.05
@@ -82,7 +82,7 @@ def granted(store: Path, token: fence.Token, members: Membership, nodes: tuple[s
 
 
 def _restarted(store: Path, token: fence.Token) -> fence.Token:
-    """The token of this membership: the launcher's, or the next generation where other ranks have used that."""
+    """The token of this membership: the launcher's, or the next generation if other ranks have used that."""
     claim = fence.newest_claim(store)
     if token.generation > 0 and claim is not None and claim.token < token:
         _claim(store, token, claim.nodes, "ranks restarted by torchrun")
@@ -98,9 +98,9 @@ def _restarted(store: Path, token: fence.Token) -> fence.Token:
 
 
 def joined(store: Path) -> fence.Token:
-    """The token that rank 0 of this membership has claimed, for a rank that can ask it in no other way.
+    """The token that rank 0 of this membership has claimed, for a rank that has no process group yet.
 
-    Raises fence.Superseded when rank 0 claims none in time.
+    Raises fence.Superseded if rank 0 claims none in time.
     """
     deadline = time.monotonic() + JOIN_SECONDS
     environment_token = from_environment()

@@ -27,7 +27,7 @@ class Exit:
     by: str
     at: float
     nodes: tuple[str, ...] = ()
-    """The nodes that it ran on, as far as they are known."""
+    """The nodes on which it ran, as far as they are known."""
     disrupted: bool = False
     """Whether the cause lies outside the training: a node died, or the job lost its place on the cluster."""
     kind: str = ""
@@ -35,7 +35,7 @@ class Exit:
 
 
 def create(folder: Path, value: Exit) -> bool:
-    """Record how an incarnation ended; the first record stands, and False says that there was one. Raises OSError."""
+    """Record the end of an incarnation, unless there is a record; returns whether it did. Raises OSError."""
     return mirrored_record.create_only(files.numbered(folder, files.EXITS, value.incarnation), value, FORMAT)
 
 
@@ -45,7 +45,7 @@ def read(folder: Path, incarnation: int) -> Exit | None:
 
 
 def past(folder: Path, incarnation: int) -> Exit | None:
-    """How an incarnation before the newest one ended, None where that is not known: it matters for history alone."""
+    """The end of an incarnation before the newest; None if it is not known, because only the history needs it."""
     with contextlib.suppress(files.Unreadable):
         return read(folder, incarnation)
     return None

@@ -1,9 +1,9 @@
-"""Incidents: what interrupted the steps of a training, one record each, written by whoever noticed it first.
+"""Incidents: interruptions of a training's steps, with one record each; the first process that notices one writes it.
 
-An incident that ends a generation has that generation's token as its id, so that the supervisor of a node and the
-control plane, which may both notice it, write one record and not two: the first one stands. An incident that the
-generation survives (a batch is skipped, a node is slow) has the step beside the token, and a number where there are
-several of one step.
+An incident that ends a generation has the generation's token as its id. So the supervisor of a node and the control
+plane, which may both notice it, write one record and not two: the first one stands. The id of an incident that the
+generation survives (a batch is skipped, a node is slow) has the token and the step, and a number if there are several
+of one step.
 
     incidents/<token>.json            an incident that ended the generation
     incidents/<token>.<step>.json     one that it survived
@@ -22,7 +22,7 @@ FORMAT = "slipway.incident/1"
 
 @dataclass(frozen=True)
 class IncidentRecord:
-    """What interrupted the steps. Times are seconds since the epoch, by the clock of the node that noticed it."""
+    """An interruption of the steps. Times are seconds since the epoch, by the clock of the node that noticed it."""
 
     token: str
     """The generation in which it happened."""
@@ -31,20 +31,20 @@ class IncidentRecord:
     reason: str
     """One sentence for a person."""
     action: str
-    """What the platform does about it, in a few words: restarted the rank, skipped the batch."""
+    """The platform's action, in a few words: restarted the rank, skipped the batch."""
     by: str
     """Who noticed it."""
     at: float
     step: int
     """The last step that was done."""
     ranks: tuple[int, ...] = ()
-    """The ranks that it began with, as far as they are known."""
+    """The ranks that failed first, as far as they are known."""
     nodes: tuple[str, ...] = ()
-    """The nodes that it began on, as far as they are known."""
+    """The nodes of these ranks, as far as they are known."""
     survived: bool = False
     """Whether the generation went on."""
     number: int = 0
-    """Of those that a generation survived at one step, which one; 0 for the first, and in an earlier version."""
+    """The number among the survived incidents of one step; 0 for the first, and in an earlier version."""
 
     @property
     def id(self) -> str:
@@ -53,7 +53,7 @@ class IncidentRecord:
 
 
 def note(store: Path, incident: IncidentRecord) -> bool:
-    """Write the record; the first one of an id stands, and False says that there was one. Raises OSError."""
+    """Write the record, unless there is one with its id; returns whether it did. Raises OSError."""
     return codec.create_only(files.named(store, files.INCIDENTS, incident.id), incident, FORMAT)
 
 

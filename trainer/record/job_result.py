@@ -1,6 +1,6 @@
-"""The result of a short job: how an attempt ended, in one small file that is written once and by whoever is first.
+"""The result of a short job: the end of an attempt, in one small file that is written once.
 
-The job writes its result; the control plane writes why there is none. What comes later changes nothing.
+The job writes its result, or the control plane writes why there is none. The first record stands.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ class ShortJobOutcome:
     """The end of one attempt."""
 
     result: Mapping[str, Any] = field(default_factory=dict)
-    """What the job found, as JSON."""
+    """The job's result, as JSON."""
     failure: str = ""
-    """Why there is no result; empty when there is one."""
+    """Why there is no result; empty if there is one."""
 
 
 def succeed(path: Path, result: Mapping[str, Any]) -> None:
@@ -36,5 +36,5 @@ def fail(path: Path, why: str) -> None:
 
 
 def read(path: Path) -> ShortJobOutcome | None:
-    """The outcome; None while there is none. Raises OSError and codec.UndecodableRecord."""
+    """The outcome; None if there is none yet. Raises OSError and codec.UndecodableRecord."""
     return codec.read_if_there(path, ShortJobOutcome, FORMAT)

@@ -1,9 +1,8 @@
-"""The ledger: all that happened to a training, in order; the only clock.
+"""The ledger: all events of a training, in order; the only clock.
 
-What a rank recorded last before a SIGKILL may be missing: a thread of it writes
-(`slipway.trainer.record.record_writer`). It has append-only segments, one for each writer and token, so that no two
-processes ever write one file. A reader merges them. Every figure about a training (its loss curve, its lost seconds) is
-computed from these events.
+It has append-only segments, one for each writer and token, so two processes never write one file. A reader merges them.
+A thread of the rank writes them (`slipway.trainer.record.record_writer`), so the last events before a SIGKILL may be
+missing. Every figure about a training (its loss curve, its lost seconds) is computed from these events.
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
     segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme,
@@ -16,7 +15,7 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
                     samples_per_second, tokens_per_second, flops_per_second, mfu; of rank 0: data_seconds,
                     forward_seconds and so on (`figures.timeline`), cpu_cores, gpu_use and so on (`figures.usage`);
                     of a script: step, loss, seconds, figures (its own, by name)
-    bound           step, steps, bound, share, advice, data_share and so on: what bounds these steps
+    bound           step, steps, bound, share, advice, data_share and so on: the bound of these steps
     profiled        rank, first, last, blocked_seconds, by, path     profile_failed   rank, first, last, reason
     validated       step, loss                           restored   step, commit, seconds
     handed_over     step, givers (by the rank that got its state, the rank that gave it), seconds
@@ -25,9 +24,9 @@ An event has `event` (its name), `t` (seconds since the epoch) and its own field
     step_left       step, seconds, reason: asked to stop     grace_too_short step, grace, seconds, reason
     tier_away       reason: a start waits for a tier     passed_over  commit, reason: no node had now gives it whole
     source_failed   commit, node, file, kind (damaged, away), reason: a restore asked the next place for the file
-    skipped         step, found, kind, reason: the batch is left out
+    skipped         step, found, kind, reason: the batch is skipped
     incident        id, kind, step, cause, action, nodes: of rank 0, for one that the start survived
-    not_recorded    events: how many found no room while the store could not be written
+    not_recorded    events: how many were dropped while the store could not be written
     replicated      step, commit, tier, bytes, seconds   replication_failed  step, commit, tier, reason
     changed         number, step, changed (by field, the value before and now), asked_by, why
     change_refused  number, step, reason, asked_by
@@ -38,7 +37,7 @@ cause), grown (nodes, cause), ended (ended_at: when its job did, by the record o
 that was seen), released (commit, reason), terms_changed (changed: by name, the value before and now; source: which
 recipe), away (seconds: for how long until now nothing had looked after trainings).
 
-What all seconds of a training were spent on follows from these events: `slipway.trainer.record.accounting`.
+The use of each second of a training follows from these events: `slipway.trainer.record.accounting`.
 """
 
 import heapq
@@ -56,8 +55,9 @@ FORMAT = "slipway.ledger/1"
 class Ledger:
     """Writes one segment."""
 
-    FOLDER, FORMAT = files.LEDGER, FORMAT
-    """Where it lies below the training's folder, and what it says of itself."""
+    FOLDER = files.LEDGER
+    """Its place below the training's folder."""
+    FORMAT = FORMAT
 
     def __init__(self, folder: Path, token: Token, writer: str) -> None:
         """Open the segment of `writer` (rank-0, job-watch, ...) under the training's folder."""
@@ -104,7 +104,7 @@ def read(folder: Path) -> list[journal.JournalEvent]:
 
 
 class Tail:
-    """Reads on where the last reading stopped, for a process that follows a training while it runs."""
+    """Reads from where the last reading stopped, for a process that follows a running training."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,7 +1,7 @@
-"""Mirrored records: one without which a training cannot go on is written twice, so that one damaged file stops nothing.
+"""Mirrored records: a record that a training cannot do without is written twice, so one damaged file stops nothing.
 
 `<name>.json` decides: it is create-only, or replaced. `<name>.copy` beside it has the same bytes, is written after it,
-and is read only where the first does not decode. A writer that dies between the two leaves a record that has no copy.
+and is read only if the first does not decode. A writer that dies between the two leaves a record without a copy.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ SUFFIX = ".copy"
 
 
 def create_only(path: Path, record: Any, format: str) -> bool:
-    """Write a record and its copy; False, and nothing changes, when there is such a record. Raises OSError.
+    """Write a record and its copy, unless there is such a record; returns whether it did. Raises OSError.
 
-    A copy alone says that there was one, which was lost: it is not written anew.
+    A copy alone proves that there was a record, which was lost: it is not written anew.
     """
     data = codec.encode(record, format)
     if _has_copy(path) or not atomic.create_only(path, data):
@@ -29,23 +29,24 @@ def create_only(path: Path, record: Any, format: str) -> bool:
 
 
 def replace(path: Path, record: Any, format: str) -> None:
-    """Write a record and its copy in place of what was there. Raises OSError."""
+    """Write or replace a record and its copy. Raises OSError."""
     data = codec.encode(record, format)
     atomic.replace(path, data)
     atomic.replace(_copy(path), data)
 
 
 def read(path: Path, kind: type[Record], format: str) -> Record:
-    """The record, or its copy where it is damaged or gone.
+    """The record, or its copy if it is damaged or gone.
 
-    Raises Unreadable when neither can be used, codec.OtherFormat, and OSError.
+    Raises Unreadable if neither can be used, codec.OtherFormat, and OSError.
     """
     try:
         return codec.read(path, kind, format)
     except codec.OtherFormat:
         raise
     except (FileNotFoundError, codec.UndecodableRecord) as fault:
-        if (stored := codec.read_if_whole(_copy(path), kind, format)) is not None:
+        stored = codec.read_if_whole(_copy(path), kind, format)
+        if stored is not None:
             return stored
         raise files.Unreadable(
             f"{fault}. It has no good copy, and what it said is not guessed: restore {path.name} from a backup"
@@ -63,7 +64,7 @@ def read_if_there(path: Path, kind: type[Record], format: str) -> Record | None:
 
 
 def _has_copy(path: Path) -> bool:
-    """Unlike `Path.exists`, raises OSError where that cannot be read."""
+    """Unlike `Path.exists`, raises OSError if that cannot be read."""
     try:
         _copy(path).stat()
     except FileNotFoundError:

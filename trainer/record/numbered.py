@@ -1,10 +1,10 @@
 """Numbered logs: `<folder>/<n>.json`, from 1 on, create-only, each with its copy
 (`slipway.trainer.record.mirrored_record`).
 
-A log has no gaps, as whoever adds a record takes the number after the newest one. So a number that is missing below the
-newest one is a record that was lost. It is an error that names the file, and never read as "there is none": what a lost
-record said would be undone in silence, and the next record would take its number. A copy counts as its record does, so
-that a newest record that was lost is known by its copy.
+A log has no gaps, because each new record takes the number after the newest one. So a missing number below the newest
+one is a lost record. This is an error that names the file, and never counts as "there is none": otherwise a lost record
+would be undone in silence, and the next record would take its number. A copy counts like its record, so the copy proves
+the loss of a newest record.
 """
 
 import re
@@ -19,7 +19,7 @@ _NAME = re.compile(r"(\d{6,})\.(?:json|copy)")
 
 
 class LostRecord(files.Unreadable):
-    """A numbered log had a record that is not there any more."""
+    """A numbered log has lost a record."""
 
     def __init__(self, folder: Path, lost: Sequence[int]) -> None:
         """`lost` are the numbers, in their order."""
@@ -43,8 +43,9 @@ def lost(folder: Path, least: int = 0) -> list[int]:
 
 
 def numbers(folder: Path, least: int = 0) -> range:
-    """The numbers of all records. Raises LostRecord where one is missing (`least` as of `lost`), and Unreadable."""
-    if missing := lost(folder, least):
+    """The numbers of all records. Raises LostRecord if one is missing (`least` as in `lost`), and Unreadable."""
+    missing = lost(folder, least)
+    if missing:
         raise LostRecord(folder, missing)
     return range(1, newest(folder) + 1)
 
@@ -60,7 +61,7 @@ def read_all(folder: Path, kind: type[Record], format: str, least: int = 0) -> l
 
 
 def add(folder: Path, number: int, record: object, format: str) -> bool:
-    """Add a record under this number, which follows the newest one; False where another process has added it.
+    """Add a record under this number, which follows the newest one; returns False if another process has added it.
 
     Raises OSError.
     """

@@ -1,9 +1,9 @@
-"""Phases: what a rank does at a moment, in which unit it says how far it is, and how long it may stay at one place.
+"""Phases: the work of a rank at a moment, the unit of its progress, and the longest time without progress.
 
-Slow is not hung. A rank that stages a terabyte takes hours and moves all the time; one that stays at one place for
+Slow is not hung. A rank that stages a terabyte takes hours and makes progress all the time; a rank without progress for
 longer than its phase allows has hung. The deadline of a step is the recipe's (`recovery.no_progress_seconds`); the
-other phases have the deadlines below, or those in the recipe's `recovery.phase_seconds`. Those of steps and validations
-become shorter as a run learns how long they take (`slipway.resources.trainings.faults`).
+other phases have the deadlines below, or those in the recipe's `recovery.phase_seconds`. The deadlines of steps and
+validations become shorter when a run has measured their durations (`slipway.resources.trainings.faults`).
 """
 
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ class Phase:
 
     name: str
     unit: str
-    """What is counted in it; empty where nothing is."""
+    """The unit of progress; empty if there is none."""
     seconds: float
-    """How long a rank may stay at one place in it, unless the recipe says otherwise."""
+    """The longest time without progress, unless the recipe has another one."""
 
 
 STARTING = Phase("starting", "", 1200)
@@ -30,7 +30,7 @@ BUILDING = Phase("building", "bytes", 1800)
 RESTORING = Phase("restoring", "bytes", 900)
 """A checkpoint is verified and loaded."""
 COMPILING = Phase("compiling", "", 3600)
-"""The first step, where the layout compiles blocks."""
+"""The first step, if the layout compiles blocks."""
 TRAINING = Phase("training", "steps", 0)
 """Steps; the recipe has their deadline."""
 VALIDATING = Phase("validating", "batches", 900)

@@ -1,8 +1,8 @@
-"""The exit of a rank: what it says of its own end, for whoever records how the incarnation ended.
+"""The exit of a rank: its own record of its end, from which the end of the incarnation is recorded.
 
-An exit code survives every launcher, and says little: torchrun ends with 1 for a rank that was asked to stop on another
-node. So a rank that ends before the last step leaves a record, ends/<token>.<rank>.json. Of the records of several
-ranks the most telling one counts. A rank that was killed leaves none.
+An exit code survives every launcher, but carries little information: torchrun exits with 1 for a rank that was asked to
+stop on another node. So a rank that ends before the last step leaves a record, ends/<token>.<rank>.json. Of the records
+of several ranks, the most informative one counts. A rank that is killed leaves none.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ HARDWARE = (
     "fallen off the bus",
     "Xid",
 )
-"""Of the texts of CUDA's errors, those that a program does not cause (CUDA runtime API, `cudaError_t`)."""
+"""The texts of CUDA errors that a program does not cause (CUDA runtime API, `cudaError_t`)."""
 NODE_FAULT_TEXTS = (
     "Found no NVIDIA driver",
     "No CUDA GPUs are available",
@@ -55,12 +55,12 @@ NODE_FAULT_TEXTS = (
     "Cannot allocate memory",
     "Too many open files",
 )
-"""In the errors of libraries where a node lacks what every start needs."""
+"""In the errors of libraries on a node that lacks something that every start needs."""
 NODE_FAULT_ERRORS = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 COMMUNICATION = ("NCCL", "gloo", "Connection closed by peer", "Connection reset by peer", "ProcessGroup")
 """In the errors of a rank whose peers are gone."""
 GONE = ("process group has not been initialized", "resolve the process group", "is not registered, please create group")
-"""In those of an exchange that begins when another thread has ended all groups: a ValueError of `torch.distributed`."""
+"""In the error of a collective that begins after another thread has ended all groups: a ValueError of torch."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class RankEnd:
 
 
 def note(store: Path, token: fence.Token, rank: int, kind: str, reason: str, step: int = 0, node: str = "") -> None:
-    """Leave a rank's record; the first one stands, and a store that cannot be written gets none.
+    """Write a rank's record, unless it has one or the store cannot be written.
 
-    node: the one on which it began, where that is not the rank's own.
+    node: the node on which the failure began, if that is not the rank's own.
     """
     end = RankEnd(rank, kind, reason, step, node or os.environ.get("SLIPWAY_NODE", "local"), time.time(), _world())
     with contextlib.suppress(OSError):
@@ -91,13 +91,14 @@ def note(store: Path, token: fence.Token, rank: int, kind: str, reason: str, ste
 
 @contextlib.contextmanager
 def noted(store: Path) -> Iterator[None]:
-    """Leave the record of an error that ends this rank, if a launcher started it; the error goes on."""
+    """The context of a rank's work: records an error that ends the rank, if a launcher started it, and raises it."""
     try:
         yield
     except (Exception, SystemExit) as raised:
         # A script's error has become its exit code already.
         error = (raised.__context__ or raised) if isinstance(raised, SystemExit) else raised
-        token, kind = incarnation.from_environment(), kind_of(error)
+        token = incarnation.from_environment()
+        kind = kind_of(error)
         if token and kind and str(error):
             node = error.nodes[0] if isinstance(error, causes.UnfitNode) and error.nodes else ""
             note(store, token, int(os.environ.get("RANK", "0")), kind, str(error).splitlines()[0], node=node)
@@ -105,10 +106,10 @@ def noted(store: Path) -> Iterator[None]:
 
 
 def decisive(store: Path, incarnation: int) -> RankEnd | None:
-    """The most telling record of an incarnation's last generation; None without one. Raises OSError.
+    """The most informative record of an incarnation's last generation; None without one. Raises OSError.
 
-    Where ranks say only that an exchange failed, and not all of them say so, another rank died without a word: then
-    what the supervisor saw of that counts, if there was one.
+    If some ranks report a failed collective and the others left no record, one of these died. Then the supervisor's
+    incident counts, if there was a supervisor.
     """
     last = _last_generation(store, incarnation)
     ends = []
@@ -122,7 +123,7 @@ def decisive(store: Path, incarnation: int) -> RankEnd | None:
 
 
 def _last_generation(store: Path, incarnation: int) -> fence.Token:
-    """The last generation that was claimed, or that left a record; 0 where neither is on record."""
+    """The last generation that was claimed or has left a record; 0 if there is none."""
     claimed = [claim.token for claim in fence.claims(store)]
     end_tokens = [fence.Token.parse(name.rpartition(".")[0]) for name in files.names(store, files.ENDS)]
     return max(
@@ -132,12 +133,13 @@ def _last_generation(store: Path, incarnation: int) -> fence.Token:
 
 
 def _of_incident(store: Path, token: fence.Token) -> RankEnd | None:
-    """What was seen of the end of a generation from outside its ranks, as its incident has it."""
+    """The end of a generation by its incident, which was observed from outside its ranks."""
     try:
         incident = incidents.read(store, str(token))
     except (FileNotFoundError, codec.UndecodableRecord):
         return None
-    rank, node = (incident.ranks or (0,))[0], (incident.nodes or ("",))[0]
+    rank = (incident.ranks or (0,))[0]
+    node = (incident.nodes or ("",))[0]
     return RankEnd(rank, incident.kind, incident.reason, incident.step, node, incident.at)
 
 

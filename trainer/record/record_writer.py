@@ -1,9 +1,9 @@
 """The record writer: a thread of a rank that writes the rank's heartbeats and ledger, so that no step waits for a file
 system.
 
-The training thread leaves events in a spool in memory, which never blocks it. The record writer writes them in their
-order and tries again what a store does not take for a while. The spool is bounded: events that find no room are
-counted, the log says so at once, and the ledger has their number (`not_recorded`) as soon as it can be written again.
+The training thread puts events into a spool in memory, which never blocks it. The record writer writes them in order,
+and tries again if the store cannot be written for a while. The spool is bounded: events without room are counted, with
+a warning in the log, and the ledger gets their number (`not_recorded`) as soon as it can be written again.
 """
 
 import math
@@ -21,21 +21,24 @@ from slipway.trainer.record.ledger import Ledger
 SPOOL_BYTES = 16 << 20
 """Some 20,000 steps' events."""
 FIELD_BYTES = 36
-"""About what a field with a number takes in a line."""
+"""The approximate bytes of a field with a number."""
 LAST_SECONDS = 30.0
-"""How long the end of a rank waits for what is in the spool."""
+"""The longest time that a rank at its end waits for the spool."""
 
 OpenLedger = Callable[[str], Ledger]
 """Opens the segment of a writer. Raises OSError."""
 
 
 class RecordWriter:
-    """Writes what one rank records; all methods but `close` and `flush` return at once."""
+    """Writes one rank's records; all methods but `close` and `flush` return at once."""
 
     def __init__(
         self, position: Position, heartbeat: Heartbeat, open_ledger: OpenLedger, room: int = SPOOL_BYTES
     ) -> None:
-        self._position, self._heartbeat, self._open, self._room = position, heartbeat, open_ledger, room
+        self._position = position
+        self._heartbeat = heartbeat
+        self._open = open_ledger
+        self._room = room
         self._spool: deque[tuple[str, JournalEvent | bytes, int]] = deque()
         """The segment's writer, the event or its line, and the bytes that it counts as."""
         self._bytes = self._lost = 0
@@ -96,7 +99,7 @@ class RecordWriter:
         while not self._closing:
             written = self._write_heartbeat() & self._write_spool()
             with self._changed:
-                # A store that refuses is asked again after a while, and not at once.
+                # After an error of the store, wait before the next attempt.
                 ready = (lambda: self._closing) if not written else (lambda: self._closing or self._due or self._spool)
                 self._changed.wait_for(ready, INTERVAL_SECONDS)
                 self._due = False
@@ -104,7 +107,8 @@ class RecordWriter:
 
     def _write_heartbeat(self) -> bool:
         """Whether the store took it."""
-        progress, section = self._position.progress(), self._position.section()
+        progress = self._position.progress()
+        section = self._position.section()
         learned = self._position.pace, self._position.validated
         return not progress.phase or self._attempt(
             "heartbeat", lambda: self._heartbeat.beat(progress.phase, progress.step, progress.done, section, *learned)
@@ -121,14 +125,15 @@ class RecordWriter:
         return True
 
     def _note_written(self, writer: str, size: int) -> None:
-        """Take the first event out of the spool; in its place comes the number of those that found no room."""
+        """Take the first event out of the spool; the number of dropped events takes its place."""
         with self._changed:
             self._spool.popleft()
             self._bytes -= size
             if self._lost:
                 line = journal.frame({"event": "not_recorded", "t": time.time(), "events": self._lost})
                 self._spool.appendleft((writer, line, len(line)))
-                self._bytes, self._lost = self._bytes + len(line), 0
+                self._bytes = self._bytes + len(line)
+                self._lost = 0
             self._changed.notify_all()
 
     def _ledger(self, writer: str) -> Ledger:
@@ -137,7 +142,7 @@ class RecordWriter:
         return self._ledgers[writer]
 
     def _attempt(self, what: str, write: Callable[[], None]) -> bool:
-        """Whether the store took it; the log says why it did not, once for each reason."""
+        """Write to the store; returns whether it succeeded. The log has each reason for a failure once."""
         try:
             write()
         except OSError as error:

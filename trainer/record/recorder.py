@@ -1,7 +1,7 @@
-"""The recorder of a rank: where the rank is, for its heartbeats; on rank 0 the ledger and the exit too.
+"""The recorder of a rank: its position, for its heartbeats; on rank 0 also the ledger and the exit.
 
-Recording costs a step no time: a thread writes (`slipway.trainer.record.record_writer`). A full disk costs the records
-that find no room, not the run: the recorder warns on standard error instead.
+Recording costs a step no time, because a thread writes (`slipway.trainer.record.record_writer`). On a full disk,
+records are dropped with a warning on standard error, and the run goes on.
 """
 
 import contextlib
@@ -25,16 +25,19 @@ BEGUN_VARIABLE = "SLIPWAY_BEGUN"
 
 
 class RankRecorder:
-    """The records of one rank under one token. Close it: what was recorded last may still be in memory."""
+    """The records of one rank under one token. `close` writes the last records, which may still be in memory."""
 
     def __init__(self, store: Path, token: fence.Token, rank: int) -> None:
-        self._store, self._token, self._rank = store, token, rank
+        self._store = store
+        self._token = token
+        self._rank = rank
         self._position = Position()
         heartbeat = Heartbeat(store, token, rank)
         self._record_writer = RecordWriter(self._position, heartbeat, self._opened)
         self.steps_apart = spans.of_rank()
-        """Between two steps that are traced; 0 where nothing is."""
-        self._phase, self._since = STARTING.name, processes.begun_at()
+        """The distance between two traced steps; 0 if no step is traced."""
+        self._phase = STARTING.name
+        self._since = processes.begun_at()
         began = float(os.environ.get(BEGUN_VARIABLE, self._since))
         self.record("phase", phase=STARTING.name, step=0, since=began)
         self.record_span("rank", node=os.environ.get("SLIPWAY_NODE", "local"), since=self._since)
@@ -62,19 +65,19 @@ class RankRecorder:
 
     @property
     def step(self) -> int:
-        """The step that this rank is at, as its heartbeats say; any thread may ask."""
+        """This rank's step in its heartbeats; any thread may read it."""
         return self._position.progress().step
 
     def follow(self, section: Callable[[], str]) -> None:
-        """Have the heartbeats say in which section of a step this rank is; any thread may call `section`."""
+        """Include the section of a step, which `section` returns in any thread, in the heartbeats."""
         self._position.section = section
 
     def keep_pace(self, longest: float, own: float) -> None:
-        """Have the heartbeats say how long this rank's last steps took; see `Beat`."""
+        """Include the duration of this rank's last steps in the heartbeats; see `Beat`."""
         self._position.pace = (longest, own)
 
     def keep_validation(self, seconds: float) -> None:
-        """Have the heartbeats say how long a validation of this rank took, where none has taken longer."""
+        """Include the duration of this rank's longest validation in the heartbeats."""
         self._position.validated = max(self._position.validated, seconds)
 
     def record(self, event: str, **fields: Any) -> None:
@@ -83,17 +86,18 @@ class RankRecorder:
             self._record_writer.record("rank-0", event, fields)
 
     def record_own(self, writer: str, event: str, **fields: Any) -> None:
-        """Write an event of this rank to a segment of its own, which the first such event creates."""
+        """Write an event of this rank to its own segment, which the first such event creates."""
         self._record_writer.record(f"{writer}-{self._rank}", event, {"rank": self._rank, **fields})
 
     def record_span(self, event: str, **fields: Any) -> None:
-        """Write a span of this rank, where traces are sent."""
+        """Write a span of this rank, if traces are sent."""
         if self.steps_apart:
             self._record_writer.record(f"{spans.WRITER}-{self._rank}", event, {"rank": self._rank, **fields})
 
     def _end_phase(self, following: str, step: int) -> None:
         self.record_span("phase", name=self._phase, step=step, begun=self._since)
-        self._phase, self._since = following, time.time()
+        self._phase = following
+        self._since = time.time()
 
     def _opened(self, writer: str) -> Ledger:
         """The segment of a writer."""
@@ -101,7 +105,7 @@ class RankRecorder:
         return (SpanLog if of_spans else Ledger)(self._store, self._token, writer)
 
     def flush(self) -> None:
-        """Wait until what was recorded is written."""
+        """Wait until all records are written."""
         self._record_writer.flush()
 
     def record_stop(self, step: int, reason: str) -> None:

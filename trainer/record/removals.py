@@ -36,7 +36,7 @@ def names_under(folder: Path, claim: Claim | None) -> set[str]:
 
 
 def under(folder: Path, where: str, claim: Claim | None) -> list[str]:
-    """The names of the records that count, of those in `where`. Raises Unreadable."""
+    """The names of the records in `where` that count. Raises Unreadable."""
     listed = frozenset(claim.removals) if claim else frozenset[str]()
     own = str(claim.token) if claim else ""
     matches = ((record, _NAME.fullmatch(record)) for record in files.names(folder, where))
@@ -59,7 +59,8 @@ def withdrawn(folder: Path, commit: str, claim: Claim | None) -> dict[str, str]:
 
     Raises Unreadable.
     """
-    listed, own = frozenset(claim.removals) if claim else frozenset[str](), str(claim.token) if claim else ""
+    listed = frozenset(claim.removals) if claim else frozenset[str]()
+    own = str(claim.token) if claim else ""
     records: dict[str, str] = {}
     for record in files.names(folder / files.WITHDRAWN, commit):
         tier, _, token = record.partition(BY)
@@ -79,10 +80,11 @@ def reasons(folder: Path) -> dict[str, str]:
 
 
 def set_aside(folder: Path) -> list[Removal]:
-    """What was set aside as damaged, by commit. A record that is damaged itself has the time of its file."""
+    """The commits that were set aside as damaged. A record that is damaged itself has the time of its file."""
     removal_by_commit = {}
     for record in under(folder, files.SET_ASIDE, claims.newest(folder)):
-        path, commit = files.named(folder, files.SET_ASIDE, record), _commit(record)
+        path = files.named(folder, files.SET_ASIDE, record)
+        commit = _commit(record)
         try:
             removal_by_commit[commit] = codec.read(path, Removal, FORMAT)
         except codec.UndecodableRecord as damage:
@@ -108,12 +110,10 @@ def take_out(folder: Path, where: str, commit: str, reason: str, token: Token | 
 
 
 def take_back(folder: Path, commit: str) -> bool:
-    """Have a commit that was set aside count again; its records are kept in `taken-back/`. False when there are none.
+    """Have a commit that was set aside count again; its records move to `taken-back/`. Returns False if there are none.
 
-    An earlier version pruned such a commit, too: that is taken back as well.
-
-    It counts again only when the newest claim has sealed it or has its token: a commit that was set aside under a claim
-    of an earlier version is not on the list of later ones.
+    An earlier version also pruned such a commit; this is undone as well. The commit counts only if the newest claim has
+    sealed it or has its token: a commit that was set aside under a claim of an earlier version is not in later lists.
     """
     paths = [
         files.named(folder, where, record)

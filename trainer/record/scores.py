@@ -1,4 +1,4 @@
-"""Scores: what an evaluation measures of a checkpoint, as written on disk; read without torch."""
+"""Scores: an evaluation's measurements of a checkpoint, in their format on disk; read without torch."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ class Score:
     damaged: str = ""
     """Why the checkpoint has no figures (it could not be read, or its loss is not a number); the figures are 0 then."""
     examples: ExampleSums | None = None
-    """Each example alone, where that was asked for: the figures above are then of these."""
+    """Each example alone, if requested: the figures above then follow from these."""
     by_dataset: Mapping[str, float] = field(default_factory=dict)
     """The loss on each dataset of a mixture; empty for a snapshot of one dataset."""
 
@@ -67,7 +67,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Scores:
-    """What one run of the evaluator measured."""
+    """The measurements of one run of the evaluator."""
 
     scores: tuple[Score, ...]
 
@@ -90,10 +90,12 @@ def of_examples(
 ) -> ExampleSums:
     """The sums of each example, from those of its parts; `owners` are the examples of the parts, from 0 on.
 
-    How sure the model was is that of the first `calibrated` examples, of all for None.
+    The confidences are those of the first `calibrated` examples; of all if None.
     """
     count = max(owners, default=-1) + 1
-    losses, predicted, right = [0.0] * count, [0] * count, [0] * count
+    losses = [0.0] * count
+    predicted = [0] * count
+    right = [0] * count
     for owner, part in zip(owners, parts, strict=True):
         losses[owner] += part.loss
         predicted[owner] += part.predicted
@@ -113,7 +115,7 @@ def of_examples(
 
 
 def of_datasets(owners: Sequence[str], parts: Sequence[PartialSums]) -> dict[str, float]:
-    """The mean loss on each dataset, from the parts of a split and the dataset of each; empty where there is one."""
+    """The mean loss on each dataset, from the parts of a split and their datasets; empty if there is only one."""
     names = list(dict.fromkeys(owners))
     if len(names) < 2:
         return {}
@@ -131,7 +133,7 @@ def perplexity(loss: float) -> float:
 
 
 class Diverged(causes.Failure):
-    """A figure of a training is no longer a finite number."""
+    """A figure of a training is no longer finite."""
 
     kind = causes.DIVERGED
 

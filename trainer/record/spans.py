@@ -1,9 +1,9 @@
-"""Spans: what each rank did when, for traces: its phases, and the parts of some of its steps.
+"""Spans: the times of each rank's work, for traces: its phases, and the parts of some of its steps.
 
     <training>/spans/<token>.spans-<rank>.jsonl
 
-Nothing is recorded unless the environment names a place to which traces are sent (the variables of OpenTelemetry). The
-ranks send nothing: they write where they write anyway, without waiting, and the control plane sends it later.
+Spans are recorded only if the environment names a receiver of traces (the variables of OpenTelemetry). The ranks send
+nothing: they write to their usual store, without waiting, and the control plane sends the spans later.
 
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
     segment     format, incarnation, generation
@@ -23,17 +23,18 @@ from slipway.trainer.record.ledger import Ledger
 FORMAT = "slipway.spans/1"
 WRITER = "spans"
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""One of them says where traces are sent."""
+"""One of them names the receiver of traces."""
 DISABLED = "OTEL_SDK_DISABLED"
 STEPS = "SLIPWAY_TRACE_STEPS"
-"""The parts of one step in so many are recorded."""
+"""The parts of every such step are recorded."""
 DEFAULT_STEPS = 100
 
 
 class SpanLog(Ledger):
     """Writes the spans of one rank under one token."""
 
-    FOLDER, FORMAT = files.SPANS, FORMAT
+    FOLDER = files.SPANS
+    FORMAT = FORMAT
 
 
 def are_wanted(environ: Mapping[str, str]) -> bool:
@@ -42,7 +43,7 @@ def are_wanted(environ: Mapping[str, str]) -> bool:
 
 
 def steps_apart(environ: Mapping[str, str]) -> int:
-    """How many steps lie between two whose parts are recorded. Raises ValueError for what is no such number."""
+    """The distance between two steps whose parts are recorded. Raises ValueError for a bad setting."""
     text = environ.get(STEPS) or str(DEFAULT_STEPS)
     if not text.isdecimal() or int(text) < 1:
         raise ValueError(f"{STEPS}: found {text!r}, expected a number of steps, 1 or more")
@@ -50,7 +51,7 @@ def steps_apart(environ: Mapping[str, str]) -> int:
 
 
 def of_rank(environ: Mapping[str, str] = os.environ) -> int:
-    """How many steps lie between two that this rank records, 0 where it records nothing; it warns of a bad setting."""
+    """The distance between two steps that this rank records, 0 if it records none; warns of a bad setting."""
     if not are_wanted(environ):
         return 0
     try:

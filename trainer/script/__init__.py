@@ -1,4 +1,4 @@
-"""Trainings in scripts of your own: a loop that uses `training` is launched, fenced and recovered as Slipway's own.
+"""Trainings in your own scripts: a loop that uses `training` is launched, fenced and recovered like Slipway's own.
 
     with script.training() as training:
         state = training.restored                       # the newest good checkpoint, None at first
@@ -8,7 +8,7 @@
             if training.due(every=50):
                 training.commit({"model.safetensors": data}, validation_loss=measured)
 
-It imports no framework, and its ranks exchange nothing: where they must agree, rank 0 decides and the others read the
+It imports no framework and uses no collectives: if the ranks must agree, rank 0 decides, and the others read the
 decision in the training's folder. Exit codes are those of `python -m slipway.trainer`.
 """
 

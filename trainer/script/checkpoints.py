@@ -37,18 +37,20 @@ CommitAndState = tuple[fence.Commit, RestoredCheckpoint]
 
 
 class ScriptCheckpoints:
-    """The checkpoints of one training, as one incarnation reads and writes them."""
+    """The checkpoints of one training, for one incarnation."""
 
     def __init__(self, settings: ScriptSettings, token: fence.Token) -> None:
-        self._settings, self._token = settings, token
-        self._store, self._durable = Path(settings.placement.store), Path(settings.placement.durable)
+        self._settings = settings
+        self._token = token
+        self._store = Path(settings.placement.store)
+        self._durable = Path(settings.placement.durable)
         self._folder = paths.checkpoints(settings.training)
 
     def newest_good(self, on_damaged: OnDamaged, on_away: Callable[[str], None]) -> CommitAndState | None:
         """The newest checkpoint that verifies; newer ones, which are damaged, are set aside. Rank 0 calls this.
 
-        Waits while the tier cannot be read, and calls `on_away` with the reason. Raises TierAway when none could be
-        read, and fence.Superseded when a newer token is claimed.
+        It waits while the tier cannot be read, and calls `on_away` with the reason. Raises TierAway if none could be
+        read, and fence.Superseded if a newer token is claimed.
         """
         fence.check(self._store, self._token)
         publication.remove_unpublished(self._durable / self._folder, self._token)

@@ -1,4 +1,4 @@
-"""One training by a script, on one rank and in one incarnation: what a loop calls, and how the process ends."""
+"""One training by a script, on one rank and in one incarnation: the interface for its loop, and the process's end."""
 
 import contextlib
 import os
@@ -29,14 +29,17 @@ class ScriptTraining:
     def __init__(self, settings: ScriptSettings) -> None:
         """Claim or find the token, stage the snapshot, and restore.
 
-        Raises ValueError for settings that cannot be trained, fence.Superseded, and what staging raises.
+        Raises ValueError for settings that cannot be trained, fence.Superseded, and the errors of staging.
         """
         self.parameters = Parameters(settings.parameters)
-        self.rank, self.local_rank = _number("RANK", 0), _number("LOCAL_RANK", 0)
+        self.rank = _number("RANK", 0)
+        self.local_rank = _number("LOCAL_RANK", 0)
         self.world_size = _number("WORLD_SIZE", 1)
         self.step = 0
         """The steps done."""
-        self._settings, self._stop, self._total = settings, StopRequest(), NEVER
+        self._settings = settings
+        self._stop = StopRequest()
+        self._total = NEVER
         self._figures: dict[str, float] = {}
         self._begun = time.perf_counter()
         store = Path(settings.placement.store)
@@ -64,12 +67,12 @@ class ScriptTraining:
     def shards(self, split: str) -> list[Path]:
         """The files of a split's shards, staged on this node and verified.
 
-        Raises ValueError where the node has no room for all: read them by `moving`.
+        Raises ValueError if the node has no room for all: use `moving` then.
         """
         return self._shards.files(split)
 
     def moving(self, split: str, order: Iterable[int]) -> Iterator[Path]:
-        """The file of each shard in `order`, its number in the split, verified; it stays until the next is asked for.
+        """The verified file of each shard in `order`, by its number in the split; it stays until the next is requested.
 
         It works for a snapshot of any size: on a node without room for all, a shard is brought ahead of its turn and
         removed behind it. `order` is this rank's own, and may repeat numbers, over several epochs for example.
@@ -79,7 +82,7 @@ class ScriptTraining:
     def steps(self, total: int) -> Iterator[int]:
         """The numbers of the steps that are left, up to `total`; it ends early when the training is asked to stop.
 
-        Raises ValueError when a step was not reported, or reported twice.
+        Raises ValueError if a step was not reported, or reported twice.
         """
         self._total = total
         while self.step < total and not self.stopping:
@@ -152,7 +155,7 @@ class ScriptTraining:
         self._recorder.record_end("failed", causes.DIVERGED, reason, self.step)
 
     def close(self) -> None:
-        """Wait, for half a minute at most, until what was recorded is written."""
+        """Wait, for half a minute at most, until all records are written."""
         self._recorder.close()
 
     def _find_token(self, store: Path) -> fence.Token:
@@ -166,7 +169,7 @@ class ScriptTraining:
     def _stage(self) -> snapshots.Snapshot:
         """The snapshot, staged as far as the node has room for it.
 
-        Every rank stages: they share the work, and find a staged snapshot in milliseconds.
+        Every rank stages: they share the work, and detect a staged snapshot in milliseconds.
         """
         self._recorder.enter(phases.STAGING, 0, BYTE_COUNT)
         ranks = _number("LOCAL_WORLD_SIZE", 1)
@@ -187,7 +190,8 @@ class ScriptTraining:
         if newest is None:
             return None
         commit, restored = newest
-        self.step, self._figures = commit.step, dict(commit.metrics)
+        self.step = commit.step
+        self._figures = dict(commit.metrics)
         self._recorder.record("restored", step=self.step, commit=commit.name, seconds=time.time() - begun)
         return restored
 
@@ -266,10 +270,10 @@ def _bytes_of(content: bytes | Path) -> bytes:
 
 
 def node_name() -> str:
-    """This node's name, as the launcher gave it."""
+    """This node's name, from the launcher."""
     return os.environ.get("SLIPWAY_NODE", "local")
 
 
 def _number(variable: str, alone: int) -> int:
-    """A number that torchrun and other launchers give each rank; `alone` for a process that they did not start."""
+    """A number of each rank from torchrun or another launcher; `alone` for a process without a launcher."""
     return int(os.environ.get(variable, alone))

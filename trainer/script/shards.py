@@ -1,7 +1,7 @@
-"""Script shards: what a script's rank reads of its snapshot, staged whole before it starts or brought as it reads.
+"""Script shards: the shards of a script's rank, staged before it starts or brought while it reads.
 
-Whole, where the node has room for it; else, or where the recipe asks for it, in a window: the shard that a rank reads,
-and the next one while there is room. The script says the order, as only it knows.
+The whole snapshot is staged if the node has room for it. Otherwise, or if the recipe requests it, there is a window:
+the shard that a rank reads, and the next one while there is room. Only the script knows the order.
 """
 
 import contextlib
@@ -24,15 +24,16 @@ class ScriptShards:
     """The shards of one rank."""
 
     def __init__(self, placement: Placement, snapshot: str, node: str, ranks_per_node: int) -> None:
-        """Bring the manifest, and all shards where the node holds the whole.
+        """Bring the manifest, and all shards if the node holds the whole snapshot.
 
-        Raises ValueError, with the sizes, for a snapshot that the node cannot hold, and what staging raises.
+        Raises ValueError, with the sizes, for a snapshot that the node cannot hold, and the errors of staging.
         """
         self.nvme = Path(placement.nvme.format(node=node))
         self._origins = origins(placement, node)
         self._lease = leases.hold(self.nvme, snapshot)
         self.snapshot = stage.bring_manifest(snapshot, self._origins, self.nvme)
-        room, need = self._room(placement), need_of_script(self.snapshot, ranks_per_node)
+        room = self._room(placement)
+        need = need_of_script(self.snapshot, ranks_per_node)
         self.holding = holding.choose(placement.staging, need, {node: room})
         self._two = room >= 2 * need.window
         if self.is_whole:
@@ -46,7 +47,7 @@ class ScriptShards:
         return self.holding.kind != "window"
 
     def files(self, split: str) -> list[Path]:
-        """The files of a split's shards. Raises ValueError where the node holds a window."""
+        """The files of a split's shards. Raises ValueError if the node holds a window."""
         if not self.is_whole:
             raise ValueError(
                 f"shards({split!r}): found a window, as {self.holding.why}; expected moving({split!r}, order), which "
@@ -55,15 +56,16 @@ class ScriptShards:
         return [shards.shard_path(self.nvme, shard) for shard in self.snapshot.splits[split].shards]
 
     def moving(self, split: str, order: Iterable[int]) -> Generator[Path]:
-        """The file of each shard in `order`, by its number in the split; it stays until the next one is asked for.
+        """The file of each shard in `order`, by its number in the split; it stays until the next one is requested.
 
-        Raises what staging raises for a shard that no origin has whole.
+        Raises the errors of staging for a shard that no origin has whole.
         """
         files = self.snapshot.splits[split].shards
         if self.is_whole:
             yield from (shards.shard_path(self.nvme, files[number]) for number in order)
             return
-        numbers, lease = iter(order), ShardLease(self.nvme, [])
+        numbers = iter(order)
+        lease = ShardLease(self.nvme, [])
         try:
             current = next(numbers, None)
             while current is not None:
@@ -87,7 +89,7 @@ class ScriptShards:
         stage.bring(shard, self._origins, self.nvme)
 
     def _room(self, placement: Placement) -> int:
-        """The bytes that the shards may take on the NVMe, with what other ranks are bringing at this moment."""
+        """The bytes for the shards on the NVMe, including shards that other ranks are bringing now."""
         own = {shard.blake3 for shard in self.snapshot.shards()}
         growing = sum(_size(paths.partial(self.nvme, f"{name}{paths.SUFFIXES[paths.SHARDS]}")) for name in own)
         free = holding.SHARE * (retention.room(self.nvme, own) + growing)

@@ -1,7 +1,7 @@
 """Copying: one shard from the first origin that has it whole, hashed while it is written.
 
-An interrupted copy continues where it ended, from any origin: all origins hold the same bytes under the same name, and
-the hash of the whole shows when an origin does not.
+An interrupted copy continues where it ended, from any origin: all origins have the same bytes under the same name, and
+the hash of the whole file detects an origin with other bytes.
 """
 
 import io
@@ -22,7 +22,7 @@ CHUNK = 256 << 10
 
 
 class FaultKind(StrEnum):
-    """What was wrong with an origin."""
+    """The kinds of an origin's faults."""
 
     MISSING = "missing"
     AWAY = "away"
@@ -33,7 +33,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True)
 class OriginFault:
-    """What was wrong with one origin when it was asked for one shard."""
+    """The fault of one origin at a request for one shard."""
 
     origin: Origin
     kind: FaultKind
@@ -44,7 +44,7 @@ class OriginFault:
 
 
 class NoOrigin(ValueError):
-    """No origin has a shard whole; `faults` has what was found at each."""
+    """No origin has the whole shard; `faults` has the fault of each."""
 
     def __init__(self, shard: shards.ShardFile, faults: Sequence[OriginFault]) -> None:
         super().__init__(f"{name_of(shard)}: no origin has it whole: {'; '.join(map(str, faults))}")
@@ -53,17 +53,17 @@ class NoOrigin(ValueError):
 
 @dataclass(frozen=True)
 class Copied:
-    """How a shard was completed: the bytes that came from origins, and what was wrong with the origins before."""
+    """A completed shard: the bytes that came from origins, and the faults of the origins before."""
 
     bytes: int = 0
     faults: tuple[OriginFault, ...] = ()
 
 
 def complete(shard: shards.ShardFile, file: io.FileIO, origins: Sequence[Origin], meter: Meter) -> Copied:
-    """Complete `file`, which holds what an earlier attempt left, to the whole shard.
+    """Complete `file`, which has the bytes of an earlier attempt, to the whole shard.
 
-    Raises NoOrigin when no origin has the shard whole, with what was found at each, and OSError, which names the file,
-    when it cannot be written. The bytes from an origin that broke off stay in the file.
+    Raises NoOrigin, with the faults, if no origin has the whole shard; and OSError, which names the file, if it cannot
+    be written. The bytes from an origin that broke off stay in the file.
     """
     copy = _Copy(shard, file, meter)
     faults: list[OriginFault] = []
@@ -83,9 +83,9 @@ def name_of(shard: shards.ShardFile) -> str:
 
 
 def _take(copy: "_Copy", origin: Origin) -> OriginFault | None:
-    """Continue the copy from the origin; begin it anew when that does not give the shard. Returns what is wrong.
+    """Continue the copy from the origin, and begin anew if the result is not the shard; returns the fault.
 
-    The bytes that were there may come from another, damaged origin: only a copy from the beginning blames the origin.
+    The first bytes may come from another, damaged origin: only a copy from the beginning proves a fault of this one.
     """
     try:
         resumed = copy.size > 0
@@ -105,11 +105,14 @@ def _take(copy: "_Copy", origin: Origin) -> OriginFault | None:
 
 
 class _Copy:
-    """A growing copy: its file, and the hash of what the file holds."""
+    """A growing copy: its file, and the hash of its content."""
 
     def __init__(self, shard: shards.ShardFile, file: io.FileIO, meter: Meter) -> None:
-        self.shard, self.byte_count = shard, 0
-        self._file, self._meter, self._tally = file, meter, verify.RunningDigest()
+        self.shard = shard
+        self.byte_count = 0
+        self._file = file
+        self._meter = meter
+        self._tally = verify.RunningDigest()
         while chunk := file.read(CHUNK):
             self._take_in(chunk)
         if self.size > shard.bytes or (self.size == shard.bytes and not self.is_whole()):
@@ -135,7 +138,7 @@ class _Copy:
         self._tally = verify.RunningDigest()
 
     def take_from(self, origin: Origin) -> None:
-        """Append what the origin has beyond the file's bytes. Raises Missing and Unreachable."""
+        """Append the origin's bytes after those of the file. Raises Missing and Unreachable."""
         with origin.open(name_of(self.shard), self.size) as stream:
             while self.size <= self.shard.bytes and (chunk := _read(stream, f"{origin}: {name_of(self.shard)}")):
                 self._append(chunk)
@@ -143,7 +146,7 @@ class _Copy:
                 self.byte_count += len(chunk)
 
     def _append(self, chunk: bytes) -> None:
-        """Write to the file; when the disk is full, give the copy up, so that the disk has room again."""
+        """Write to the file; on a full disk, remove the copy, so that the disk has room again."""
         rest = memoryview(chunk)
         try:
             with naming(Path(str(self._file.name))):

@@ -1,9 +1,9 @@
-"""Holding: what of a snapshot each node of a training holds, and when.
+"""Holding: the parts of a snapshot that each node of a training holds, and when.
 
-There is one idea: a node *keeps* some shards for the whole training, and has a *window* of those that the coming steps
-read. Whole: it keeps all, and the window is empty. Parts: the nodes divide the shards to keep, and the window brings
-what the others keep. Window: it keeps none, and the window moves ahead of the steps. Every rank computes the same
-holding from the same sizes; so does a plan, before there are any nodes. Pure.
+A node *keeps* some shards for the whole training, and has a *window* of the shards that the coming steps read. There
+are three ways. Whole: it keeps all shards, and the window is empty. Parts: the nodes divide the shards, and the window
+brings the shards of other nodes. Window: it keeps none, and the window moves ahead of the steps. Every rank computes
+the same holding from the same sizes; so does a plan, before there are any nodes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ SHARE = 0.9
 
 @dataclass(frozen=True)
 class SnapshotNeed:
-    """What a training reads of its snapshot, in bytes, whichever way the nodes hold it."""
+    """The bytes of its snapshot that a training reads, for every way of holding."""
 
     total: int
     """All shards of the snapshot."""
@@ -44,13 +44,13 @@ class SnapshotNeed:
 
 @dataclass(frozen=True)
 class Holding:
-    """What each node of a training holds."""
+    """The way in which each node of a training holds the snapshot."""
 
     kind: Kind
     why: str
     """The sizes that led to it, in a sentence."""
     keepers: Mapping[str, str]
-    """The node that keeps each shard of the training split, by BLAKE3; empty for a window, and where all keep all."""
+    """The node that keeps each shard of the training split, by BLAKE3; empty for a window, and if all keep all."""
 
     @property
     def moves(self) -> bool:
@@ -63,8 +63,8 @@ def choose(
 ) -> Holding:
     """How nodes with these rooms (bytes for shards, by node) hold a snapshot.
 
-    `divided` are the shards of the training split; without them the sizes alone decide whether parts fit. auto takes
-    the first that fits of whole, parts and window. Raises UnfitNode, with the sizes, for what cannot work.
+    `divided` are the shards of the training split; without them the sizes alone decide whether parts fit. auto chooses
+    the first of whole, parts and window that fits. Raises UnfitNode, with the sizes, if the chosen way does not fit.
     """
     smallest = min(rooms, key=lambda node: (rooms[node], node))
     sizes = f"the snapshot has {size(need.total)}, and the least room is {size(rooms[smallest])} (NVMe of {smallest})"

@@ -1,4 +1,4 @@
-"""Leases: a process that reads a snapshot on a node's NVMe holds a lease, and nothing removes what it reads.
+"""Leases: a process that reads a snapshot on a node's NVMe holds a lease, which protects it from removal.
 
 A lease of a whole snapshot is a shared flock on ``leases/<snapshot>``; the file's modification time is the last known
 use of the snapshot. A lease of some shards is a flock on ``held/<id>.json``, which lists them, and the list follows its
@@ -40,8 +40,8 @@ class Lease:
 def hold(nvme: Path, snapshot_sha256: str) -> Lease:
     """Hold a lease on a snapshot, staged or not. Any number of processes may hold a lease on it at once.
 
-    Waits for a retention that is running, so that what lies on the NVMe afterwards stays. Raises ValueError for a name
-    that is no digest.
+    It waits for a running retention, so that the shards on the NVMe afterwards stay. Raises ValueError for a name that
+    is no digest.
     """
     path = paths.lease(nvme, snapshot_sha256)
     with lock.shared(path.parent):
@@ -74,7 +74,8 @@ class ShardLease:
 
     def __init__(self, nvme: Path, shards: Iterable[str]) -> None:
         """Hold these shards, by their BLAKE3. Raises OSError when the list cannot be written."""
-        self._nvme, self._path = nvme, nvme / paths.SHARD_LEASES / f"{uuid.uuid4().hex}.json"
+        self._nvme = nvme
+        self._path = nvme / paths.SHARD_LEASES / f"{uuid.uuid4().hex}.json"
         with lock.shared(nvme / paths.LEASES):
             self._path.parent.mkdir(exist_ok=True)
             self._file = io.FileIO(str(self._path), "x+")
@@ -86,7 +87,8 @@ class ShardLease:
 
         A list that does not grow is replaced in its place, so that a window can shrink while the disk is full.
         """
-        data, before = json.dumps(sorted(shards)).encode(), os.fstat(self._file.fileno()).st_size
+        data = json.dumps(sorted(shards)).encode()
+        before = os.fstat(self._file.fileno()).st_size
         with lock.shared(self._nvme / paths.LEASES):
             if len(data) > before:
                 os.posix_fallocate(self._file.fileno(), 0, len(data))
@@ -118,9 +120,9 @@ def held_shards(nvme: Path) -> set[str]:
 
 
 def is_wanted(nvme: Path, shard: str) -> bool:
-    """Whether a process holds a `ShardLease` of this shard, there or not; a hint, for those who would wait for it.
+    """Whether a process holds a `ShardLease` of this shard, present or not: a hint that it is worth a wait.
 
-    Takes no lock: a list that is replaced at this moment may be read in part.
+    It takes no lock: a list that is replaced at this moment may be read in part.
     """
     for path in (nvme / paths.SHARD_LEASES).glob("*"):
         with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -130,7 +132,7 @@ def is_wanted(nvme: Path, shard: str) -> bool:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Whether its holder lives. Without one, the lock is had for a moment, until the file is closed."""
+    """Whether its holder lives. If not, this takes the lock for a moment, until the file is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

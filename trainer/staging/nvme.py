@@ -1,8 +1,8 @@
 """A node's NVMe folder: which of its shards were verified, and one process at a time for each other shard.
 
-A shard stays verified for one boot of the machine. Until the machine stops, the page cache holds what was written,
-whichever process is killed, so nothing has to be synced to the disk. After a crash or a power cut the boot is another:
-no shard counts as verified, and every shard is hashed once more before it is used.
+A shard stays verified for one boot of the machine. Until the machine stops, the page cache has the written bytes, even
+if a process is killed, so no sync to the disk is necessary. After a crash or a power cut there is a new boot: no shard
+counts as verified, and every shard is hashed again before its use.
 """
 
 import contextlib
@@ -31,14 +31,15 @@ class Verified:
     """The node's shards that were found whole in this boot: a journal that every staging appends to."""
 
     def __init__(self, nvme: Path) -> None:
-        self._nvme, self._path = nvme, paths.verified(nvme, boot())
+        self._nvme = nvme
+        self._path = paths.verified(nvme, boot())
         self._lock = threading.Lock()
         self._stamps: dict[str, Stamp] = {}
         self._offset = 0
         self.refresh()
 
     def refresh(self) -> None:
-        """Read what other stagings noted since the last call."""
+        """Read the notes of other stagings since the last call."""
         with self._lock:
             reading = journal.read(self._path, self._offset)
             self._offset = reading.offset
@@ -57,7 +58,7 @@ class Verified:
             os.close(folder)
 
     def note(self, shard: shards.ShardFile) -> None:
-        """Note that the shard's file, as it is now, was found whole. The caller holds the shard's claim (`claimed`).
+        """Note that the shard's present file is whole. The caller holds the shard's claim (`claimed`).
 
         Each note is one short append, so that lines of several stagings never mix; a torn line does not count.
         """
@@ -79,10 +80,10 @@ class Verified:
 
 @contextlib.contextmanager
 def claimed(nvme: Path, shard: shards.ShardFile, wait: bool) -> Iterator[io.FileIO | None]:
-    """Claim the work on a shard: the file in which its copy grows, with what earlier attempts left in it.
+    """Claim the work on a shard: the file in which its copy grows, with the bytes of earlier attempts.
 
-    None when another staging has the claim, unless `wait`. The caller renames a completed copy into place; a copy that
-    is not complete stays for the next attempt, and an empty file is removed.
+    None if another staging has the claim, unless `wait`. The caller renames a completed copy into place; an incomplete
+    copy stays for the next attempt, and an empty file is removed.
     """
     path = partial_path(nvme, shard)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +126,7 @@ def put(path: Path, data: bytes, nvme: Path) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name the file in the error of a failed write, where the system does not."""
+    """Name the file in the error of a failed write, if the system does not."""
     try:
         yield
     except OSError as error:

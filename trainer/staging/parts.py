@@ -53,11 +53,13 @@ WHOLE_SNAPSHOT = SnapshotPart("", ("",))
 
 
 def divide(every: Sequence[shards.ShardFile], rooms: Mapping[str, int]) -> dict[str, str] | None:
-    """The node that keeps each shard, by BLAKE3, when no node may keep more bytes than its room.
+    """The node that keeps each shard, by BLAKE3, if no node may keep more bytes than its room.
 
-    None when that leaves a shard without a node. With room enough it is what `SnapshotPart` gives.
+    None if a shard fits no node. With enough room it is the division of `SnapshotPart`.
     """
-    names, keepers, free_bytes = sorted(rooms), dict[str, str](), dict(rooms)
+    names = sorted(rooms)
+    keepers = dict[str, str]()
+    free_bytes = dict(rooms)
     order = _numbers(every, names).argsort(axis=1)[:, ::-1].tolist() if every else []
     # The largest first: they find room while there is some.
     for shard, ranking in sorted(zip(every, order, strict=True), key=lambda pair: (-pair[0].bytes, pair[0].blake3)):

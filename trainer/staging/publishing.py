@@ -24,7 +24,7 @@ OnUpload = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Published:
-    """What a snapshot's replica holds, and how much of it this call uploaded."""
+    """The content of a snapshot's replica, and the part that this call has uploaded."""
 
     shards: int
     bytes: int
@@ -34,7 +34,7 @@ class Published:
 
 
 class _File(NamedTuple):
-    """A file to publish: where it lies, its name in the replica, and what it must hold."""
+    """A file to publish: its path, its name in the replica, and its expected content."""
 
     path: Path
     key: str
@@ -44,13 +44,14 @@ class _File(NamedTuple):
 def publish(sha256: str, durable: Path, url: str, report: OnUpload | None = None) -> Published:
     """Upload the files of a snapshot in the durable tier that the replica below `url` (s3://bucket/prefix) lacks.
 
-    Objects of the right size and hash stay as they are. Raises ValueError for a snapshot or shard that is missing or
-    damaged in the durable tier and for an object of that name with other content, and Unreachable when the store
-    refuses a request or stays away too long; a further call finishes the work.
+    Objects of the right size and hash do not change. Raises ValueError for a snapshot or shard that is missing or
+    damaged in the durable tier, and for an object of that name with other content; and Unreachable if the store rejects
+    a request or stays away too long; a further call finishes the work.
     """
     if not url.startswith("s3://"):
         raise ValueError(f"{url}: expected s3://bucket/prefix")
-    began, bucket = time.monotonic(), Bucket(url)
+    began = time.monotonic()
+    bucket = Bucket(url)
     snapshot = snapshots.read(durable, sha256)
     files = [_shard(durable, shard) for shard in snapshot.shards()]
     uploaded = _upload_all(bucket, files, report or (lambda *_: None))
@@ -71,13 +72,16 @@ def _shard(durable: Path, shard: shards.ShardFile) -> _File:
 
 
 def _manifest(durable: Path, snapshot: snapshots.Snapshot) -> _File:
-    data, path = snapshot.manifest(), shards.manifest_path(durable, snapshot.sha256)
+    data = snapshot.manifest()
+    path = shards.manifest_path(durable, snapshot.sha256)
     return _File(path, path.relative_to(durable).as_posix(), verify.Measured(len(data), digest.of_bytes(data)))
 
 
 def _upload_all(bucket: Bucket, files: list[_File], report: OnUpload) -> list[_File]:
     """Upload all files, some at a time; returns those that were not there. The first failure ends the uploads."""
-    done, total, uploaded = 0, sum(file.content.bytes for file in files), []
+    done = 0
+    total = sum(file.content.bytes for file in files)
+    uploaded = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         running = {pool.submit(_upload, bucket, file): file for file in files}
         try:

@@ -1,12 +1,12 @@
-"""Retention: which snapshots are removed from a node's NVMe, so that it never runs full and no snapshot in use goes.
+"""Retention: the removal of snapshots from a node's NVMe, so that it never runs full; snapshots in use stay.
 
-Retention removes the snapshots that were not used for some days, then the least recently used ones until the rest fits.
-A snapshot under a lease stays, and so does a shard that a staying snapshot names or that a window holds. When the disk
-is full, a staging makes room at once (`make_room`). By hand: `slipway nodes clean`.
+Retention removes the snapshots that were not used for some days, then the least recently used ones until the others
+fit. A snapshot under a lease stays, and so does a shard of such a snapshot or of a window. On a full disk, a staging
+makes room at once (`make_room`). By hand: `slipway nodes clean`.
 
-A write that fails on a full disk is done again, in the room that removals make (`in_room`). Stagings that find the disk
-full do so at the same moment, and each removal serves all of them. So they go on one at a time: whoever finds nothing
-left to remove knows that no other one is about to make room, and that there is none.
+A write that fails on a full disk is repeated in the room that removals make (`in_room`). Stagings notice a full disk at
+the same moment, and each removal serves all of them. So they continue one at a time: if one finds nothing to remove, no
+other one is making room, and there is none.
 """
 
 import errno
@@ -43,7 +43,7 @@ class Resident:
 
 @dataclass(frozen=True)
 class Retained:
-    """What a retention removed and what stays; in a dry run, what it would remove."""
+    """The snapshots that a retention has removed, and those that stay; in a dry run, those that it would remove."""
 
     removed_snapshots: tuple[str, ...]
     removed_shards: int
@@ -56,7 +56,7 @@ class Retained:
 
 @dataclass(frozen=True)
 class NodeContents:
-    """What a node's NVMe holds, as it was found at one moment under the exclusive lock of `leases/`."""
+    """The content of a node's NVMe at one moment, read under the exclusive lock of `leases/`."""
 
     sizes: Mapping[str, int]
     """The bytes of each shard."""
@@ -71,7 +71,7 @@ class NodeContents:
         return [resident for resident in self.residents if resident.sha256 not in going]
 
     def surplus(self, going: Collection[str] = ()) -> list[str]:
-        """The shards that no window holds and no snapshot names but these; none while anything is in doubt."""
+        """The shards of these snapshots alone, which no window holds; empty while anything is in doubt."""
         if self.in_doubt:
             return []
         named = set(self.window_shards).union(*(resident.shards for resident in self.without(going)))
@@ -86,7 +86,8 @@ def snapshots_to_remove(
     `sizes` are the bytes of each shard on the NVMe. Leased snapshots count, and stay.
     """
     users = Counter(shard for resident in residents for shard in resident.shards)
-    total, going = sum(sizes[shard] for shard in users if shard in sizes), []
+    total = sum(sizes[shard] for shard in users if shard in sizes)
+    going = []
     for resident in sorted(residents, key=lambda resident: (resident.used, resident.sha256)):
         if resident.leased or (resident.used >= oldest and total <= most_bytes):
             continue
@@ -99,15 +100,17 @@ def snapshots_to_remove(
 def retain(node: Path, gigabytes: float, days: float, dry_run: bool = False) -> Retained:
     """Bring the NVMe folder `node` under the limits, as far as leases allow.
 
-    No process can begin to use a snapshot meanwhile, which takes as long as the removal of files. Partial files that
-    no staging continued for `days` go too, and so do shards that no snapshot names. Raises OSError.
+    No process can begin to use a snapshot during the removal. It also removes partial files that no staging has
+    continued for `days`, and shards of no snapshot. Raises OSError.
     """
     oldest = time.time() - days * DAY
     with lock.exclusive(node / paths.LEASES):
         contents = _contents(node)
-        sizes, residents = contents.sizes, contents.residents
+        sizes = contents.sizes
+        residents = contents.residents
         going = snapshots_to_remove(residents, sizes, gigabytes * 1e9, oldest)
-        surplus, staying = contents.surplus(going), contents.without(going)
+        surplus = contents.surplus(going)
+        staying = contents.without(going)
         partial = nvme.partial_files(node, oldest)
         if not dry_run:
             _remove(node, going, surplus)
@@ -124,8 +127,8 @@ def retain(node: Path, gigabytes: float, days: float, dry_run: bool = False) -> 
 
 
 def make_room(node: Path, bytes_needed: int) -> int:
-    """Remove what no lease holds until `bytes_needed` bytes are free again: shards that no snapshot names, then the
-    least recently used snapshots. Returns the bytes that it removed, 0 when all is held. Raises OSError.
+    """Remove files without a lease until `bytes_needed` bytes are free: shards of no snapshot, then the least recently
+    used snapshots. Returns the removed bytes, 0 if leases hold everything. Raises OSError.
     """
     with lock.exclusive(node / paths.LEASES):
         contents = _contents(node)
@@ -139,7 +142,7 @@ def make_room(node: Path, bytes_needed: int) -> int:
 
 
 def evict(node: Path, unneeded: Collection[str]) -> int:
-    """Remove those of these shards that no lease holds; returns their bytes. Raises OSError."""
+    """Remove the shards that no lease holds; returns their bytes. Raises OSError."""
     with lock.exclusive(node / paths.LEASES):
         sizes = paths.digests(node, paths.SHARDS)
         going = (set(unneeded) & set(sizes)) - _leased_shards(node)
@@ -148,7 +151,7 @@ def evict(node: Path, unneeded: Collection[str]) -> int:
 
 
 def room(node: Path, own: Collection[str]) -> int:
-    """The bytes that the shards `own` may take on the NVMe: what is free, what they take, and what no lease holds."""
+    """The bytes for the shards `own` on the NVMe: free bytes, their own, and those that no lease holds."""
     with lock.exclusive(node / paths.LEASES):
         leased_shards = _leased_shards(node) - set(own)
         sizes = paths.digests(node, paths.SHARDS)
@@ -156,10 +159,10 @@ def room(node: Path, own: Collection[str]) -> int:
 
 
 def in_room(nvme: Path, bytes_needed: int, write: Callable[[], _T]) -> _T:
-    """The result of `write`, which puts `bytes_needed` bytes on the NVMe; a full disk loses what no lease holds.
+    """The result of `write`, which writes `bytes_needed` bytes to the NVMe; on a full disk, files without a lease go.
 
-    `write` leaves the disk as it was when it fails, and is called again. Raises its OSError when all is held, and that
-    of a failed removal.
+    If `write` fails, it must leave no bytes; it is then called again. Raises its OSError if leases hold everything, and
+    that of a failed removal.
     """
     try:
         return write()
@@ -201,11 +204,13 @@ def _remove(node: Path, going: Sequence[str], surplus: Sequence[str]) -> None:
 
 
 def _contents(node: Path) -> NodeContents:
-    """Shards first and the doubt before the snapshots: a staging that goes on meanwhile brings shards and manifests.
+    """Read shards first, then doubts, then snapshots: a staging may bring shards and manifests at the same time.
 
-    What it brings after its kind was looked for is not removed, and until it has left its manifest all is in doubt.
+    Files that it brings after the reading of their kind are not removed, and until its manifest is there, the content
+    is in doubt.
     """
-    sizes, in_doubt = paths.digests(node, paths.SHARDS), _in_doubt(node)
+    sizes = paths.digests(node, paths.SHARDS)
+    in_doubt = _in_doubt(node)
     return NodeContents(sizes, _residents(node), leases.held_shards(node), in_doubt)
 
 
@@ -214,8 +219,9 @@ def _residents(node: Path) -> list[Resident]:
 
 
 def _resident(node: Path, sha256: str) -> Resident:
-    """A snapshot as it is now; a snapshot with a damaged manifest names no shards. Notes a use that goes on."""
-    lease, leased = paths.lease(node, sha256), leases.is_held(node, sha256)
+    """The present state of a snapshot, without shards if its manifest is damaged. It notes a present use."""
+    lease = paths.lease(node, sha256)
+    leased = leases.is_held(node, sha256)
     if leased:
         os.utime(lease)
     used = (lease if lease.exists() else shards.manifest_path(node, sha256)).stat().st_mtime

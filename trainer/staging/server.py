@@ -1,7 +1,7 @@
 """The server of a node's staged shards and checkpoints: read-only over HTTP, for the other nodes.
 
-Starlette's files on uvicorn, ranges included. The server gives shards, manifests and the files of checkpoints alone,
-and no list of them. On a node: ``python -m slipway.trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
+Starlette's files on uvicorn, ranges included. The server gives only shards, manifests and the files of checkpoints, and
+no list of them. On a node: ``python -m slipway.trainer.staging.server --nvme FOLDER --host ADDRESS --port PORT``.
 """
 
 import argparse
@@ -29,7 +29,7 @@ CHUNK = 1 << 20
 def application(nvme: Path) -> "Starlette":
     """The server's application: GET and HEAD of the files below `nvme` that nodes share, 404 for others.
 
-    The 404 for a shard that a window on this node wants says so, with the bytes that are there (`peer.COMING`).
+    The 404 for a shard that a window on this node will bring has the bytes that are there (`peer.COMING`).
     """
     from starlette.applications import Starlette
     from starlette.requests import Request
@@ -66,7 +66,7 @@ def _coming(nvme: Path, name: str) -> dict[str, str]:
 def main(arguments: list[str] | None = None) -> None:
     """Serve until a signal ends it; the first line printed is JSON with the URL, once connections are taken.
 
-    With a listener of whoever started it, nothing is printed, and nothing more is imported before somebody asks.
+    With an inherited listener, it prints nothing, and imports nothing more before the first request.
     """
     parser = argparse.ArgumentParser(
         prog="python -m slipway.trainer.staging.server",
@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket at this address, after its URL has been printed. Exits where it cannot be had."""
+    """A socket at this address, after its URL has been printed. Exits if the address is not available."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=family)

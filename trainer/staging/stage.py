@@ -33,7 +33,7 @@ Origins = Sequence[Origin | str | Path] | str | Path
 
 @dataclass(frozen=True)
 class Staged:
-    """What a staging found and did; `copied_*` counts what this staging itself brought from an origin."""
+    """The result of a staging; `copied_*` counts the shards that this staging itself has copied from an origin."""
 
     shards: int
     bytes: int
@@ -41,7 +41,7 @@ class Staged:
     copied_bytes: int
     seconds: float
     faults: tuple[str, ...] = ()
-    """What was wrong with some origins, while another origin had the shard whole."""
+    """The faults of origins, while another origin had the whole shard."""
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,18 @@ def stage(
     """Bring the snapshot's manifest and the part's shards to `nvme`, whole, and leave a marker.
 
     Any number of stagings may run on a node at once, of the same snapshot or of others: one of them brings each shard.
-    A staging holds a lease while it runs; a process that reads the snapshot afterwards holds a lease of its own from
-    before the staging on. Raises ValueError when no origin has the manifest or a shard whole, and OSError when the NVMe
-    cannot be written, for example when it is full of shards that leases hold. Whole shards stay then. A partial copy
-    never has a shard's name: the next staging continues it; when the NVMe cannot be written, it is removed.
+    A staging holds a lease while it runs; a process that reads the snapshot afterwards must take its own lease before
+    the staging. Raises ValueError if no origin has the whole manifest or a shard, and OSError if the NVMe cannot be
+    written, for example because it is full of shards with leases. Whole shards stay then. A partial copy never has a
+    shard's name: the next staging continues it; if the NVMe cannot be written, it is removed.
     """
-    began, sources = time.monotonic(), origins_of(origins)
+    began = time.monotonic()
+    sources = origins_of(origins)
     manifest = _manifest(snapshot_sha256, sources, nvme)
     with leases.hold(nvme, snapshot_sha256), _leaving_room(nvme):
         snapshot = _leave_manifest(manifest, snapshot_sha256, nvme)
-        own_shards, bringer = part.of(snapshot.shards()), Bringer(sources, nvme, Verified(nvme))
+        own_shards = part.of(snapshot.shards())
+        bringer = Bringer(sources, nvme, Verified(nvme))
         copied = bringer.bring_all(own_shards, workers or WORKERS, report)
         marker = Marker(boot(), part.node, part.nodes, len(own_shards), sum(shard.bytes for shard in own_shards))
         _put(paths.marker(nvme, snapshot_sha256), codec.encode(marker), nvme)
@@ -103,7 +105,8 @@ def too_large(snapshot_sha256: str, origins: Origins, nvme: Path) -> str:
     """Why the whole snapshot does not fit on `nvme`, with the sizes; empty when it does. Raises as `stage`."""
     with leases.hold(nvme, snapshot_sha256):
         every = bring_manifest(snapshot_sha256, origins, nvme).shards()
-        total, room = sum(shard.bytes for shard in every), retention.room(nvme, {shard.blake3 for shard in every})
+        total = sum(shard.bytes for shard in every)
+        room = retention.room(nvme, {shard.blake3 for shard in every})
     fits = total <= room * holding.SHARE
     return "" if fits else f"the snapshot has {holding.size(total)}, and there is room for {holding.size(room)}"
 
@@ -138,7 +141,7 @@ class Bringer:
     def bring_all(
         self, shard_files: Sequence[shards.ShardFile], workers: int, report: OnProgress | None
     ) -> list[copying.Copied]:
-        """Bring the missing shards: first those that no other staging works on, then the rest, as they are done."""
+        """Bring the missing shards: first those without another staging's claim, then the others, as they are done."""
         missing = self.verified.not_verified(shard_files)
         total, missing_bytes = (sum(shard.bytes for shard in some) for some in (shard_files, missing))
         meter = Meter(total, len(shard_files), total - missing_bytes, len(shard_files) - len(missing))
@@ -154,9 +157,9 @@ class Bringer:
         return copied
 
     def bring(self, shard: shards.ShardFile, meter: Meter, wait: bool) -> copying.Copied | None:
-        """Bring one shard, or find it there; None, with nothing done, when another staging works on it.
+        """Bring one shard, or find it there; returns None at once if another staging works on it.
 
-        When the disk is full, what no lease holds is removed at once. Raises as `copying.complete` does.
+        On a full disk, it removes files without a lease at once. Raises as `copying.complete`.
         """
         return retention.in_room(self.nvme, shard.bytes, lambda: self._bring(shard, meter, wait))
 

@@ -1,20 +1,18 @@
 """Whether a tensor or a module is divided over the ranks, and which part of it this rank holds.
 
-It is found without importing what divides them. torch.distributed.tensor and torch.distributed.fsdp take 0.8 s of CPU
-to import. A rank imports them only where its layout divides something, so the questions here are asked of attributes,
-not of classes.
+The import of torch.distributed.tensor and torch.distributed.fsdp takes 0.8 s of CPU. A rank imports them only if its
+layout divides something, so the functions here check attributes and not classes.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
+import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
     from torch.distributed.tensor import DTensor
-from dataclasses import dataclass
-
-import torch
 
 
 def is_divided(tensor: Tensor) -> "TypeGuard[DTensor]":
@@ -29,17 +27,17 @@ def is_sharded(module: nn.Module) -> "TypeGuard[FSDPModule]":
 
 @dataclass(frozen=True)
 class Part:
-    """A box of a whole tensor: where it begins, and how large it is, in each dimension."""
+    """A box of a whole tensor: its offset and size in each dimension."""
 
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
 
 
 def local_part(tensor: Tensor) -> tuple[Tensor, Part]:
-    """This rank's elements of `tensor`, which share its memory, and the part of the whole that they are."""
+    """This rank's elements of `tensor`, which share its memory, and their box in the whole tensor."""
     if not hasattr(tensor, "device_mesh"):
         return tensor.detach(), Part((0,) * tensor.dim(), tuple(tensor.shape))
-    # Imported only here: a rank that divides nothing does not pay for the import.
+    # Imported here and not at the start: a rank that divides nothing does not need it.
     from torch.distributed.tensor import DTensor
     from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
@@ -52,7 +50,7 @@ def local_part(tensor: Tensor) -> tuple[Tensor, Part]:
 
 
 def cut(tensor: Tensor, part: Part) -> Tensor:
-    """The elements of `tensor` that are in `part`; nothing is copied."""
+    """The elements of `tensor` in `part`, as a view."""
     for dimension, (offset, size) in enumerate(zip(part.offsets, part.sizes, strict=True)):
         tensor = torch.narrow(tensor, dimension, offset, size)
     return tensor

@@ -1,9 +1,9 @@
-"""Drawing: the initial values of this rank's part of a model; no rank draws, or holds, more than that.
+"""Drawing: the initial values of this rank's part of a model; no rank draws or holds more.
 
-A number depends on the seed, the parameter's name and shape, and the element's position, and so is the same in every
-layout and on every device: numbers are drawn on the host. A parameter is cut into tiles of at most 65,536 elements, and
-each tile has a stream of its own of Philox, a generator that is a function of a key and a counter (Salmon et al., SC
-2011). A rank draws the tiles that its part touches.
+A number depends on the seed, the parameter's name and shape, and the element's position. Numbers are drawn on the host,
+so they are the same in every layout and on every device. A parameter is cut into tiles of at most 65,536 elements, and
+each tile has its own stream of Philox, a generator that is a function of a key and a counter (Salmon et al., SC 2011).
+A rank draws the tiles that its part touches.
 """
 
 import hashlib
@@ -21,21 +21,23 @@ from slipway.trainer.models.model import Model
 from slipway.trainer.start import divided
 from slipway.trainer.start.divided import is_divided
 
-ELEMENTS, COLUMNS = 65_536, 1_024
-"""The most elements of a tile, and the most columns: small enough for shares by rows and for shares by columns."""
+ELEMENTS = 65_536
+"""The most elements of a tile."""
+COLUMNS = 1_024
+"""The most columns of a tile: few enough for division by rows and by columns."""
 Values = npt.NDArray[np.float32]
 
 
 def says_how_it_begins(network: type[Model]) -> bool:
-    """Whether the models of a class give a rule for each of their parameters, and so can be drawn in parts."""
+    """Whether a model class has a rule for each of its parameters, so that its models can be drawn in parts."""
     return network.initial is not Model.initial
 
 
 def allocate(called: nn.Module, model: Model, device: torch.device) -> None:
     """Give the parameters and buffers of `called`, which contains `model`, memory on `device`, without values.
 
-    Only buffers that are not saved get theirs, as no checkpoint brings them. Parameters that two modules share stay
-    shared.
+    Only buffers that are not saved get their values, because no checkpoint has them. Parameters that two modules share
+    stay shared.
     """
     shared = _shared_parameters(called)
     called._apply(lambda tensor: _empty(tensor, device))  # type: ignore[no-untyped-call]
@@ -49,8 +51,9 @@ def allocate(called: nn.Module, model: Model, device: torch.device) -> None:
 
 
 def draw(model: Model, seed: int) -> int:
-    """Give this rank's part of all that is saved its initial values; returns how many elements it has."""
-    elements, saved = 0, model.state_dict().keys()
+    """Set this rank's part of parameters and saved buffers to the initial values; returns the number of elements."""
+    elements = 0
+    saved = model.state_dict().keys()
     for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
         if name in saved:
             elements += _fill(name, tensor, _rule(model, name, tensor), seed)
@@ -60,7 +63,7 @@ def draw(model: Model, seed: int) -> int:
 def values(name: str, shape: tuple[int, ...], part: divided.Part, rule: Normal | Uniform, seed: int) -> Values:
     """The initial values of a part of the parameter `name`, whose whole shape is `shape`: an array of the part's shape.
 
-    It holds the part and one tile, whatever the shape is.
+    Its memory is that of the part and one tile.
     """
     array = np.empty(part.sizes, np.float32)
     _draw_into(array, name, shape, part, rule, seed)
@@ -68,7 +71,7 @@ def values(name: str, shape: tuple[int, ...], part: divided.Part, rule: Normal |
 
 
 def _empty(tensor: Tensor, device: torch.device) -> Tensor:
-    """Memory for this rank's part of `tensor`. Of a plain tensor, `empty_like` would import PyTorch's compiler."""
+    """Memory for this rank's part of `tensor`. For a plain tensor, `empty_like` would import PyTorch's compiler."""
     if is_divided(tensor):
         return torch.empty_like(tensor, device=device)
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
@@ -82,7 +85,7 @@ def _rule(model: Model, name: str, tensor: Tensor) -> InitialValues:
 
 @torch.no_grad()
 def _fill(name: str, tensor: Tensor, rule: InitialValues, seed: int) -> int:
-    """Fill this rank's part of `tensor`; returns how many elements that are."""
+    """Fill this rank's part of `tensor`; returns the number of its elements."""
     local, part = divided.local_part(tensor)
     match rule:
         case Constant(value):
@@ -108,17 +111,27 @@ def _draw_into(
     matrix = target.reshape(end[0] - begin[0], end[1] - begin[1])
     tile_columns = min(columns, COLUMNS if rows > 1 else ELEMENTS)
     tile_rows = max(1, min(rows, ELEMENTS // tile_columns))
-    key, across = _key(name, seed), -(-columns // tile_columns)
+    key = _key(name, seed)
+    across = -(-columns // tile_columns)
     buffer = np.empty(tile_rows * tile_columns, np.float32)
     for row, column in _corners(begin, end, (tile_rows, tile_columns)):
         sizes = min(tile_rows, rows - row), min(tile_columns, columns - column)
         number = row // tile_rows * across + column // tile_columns
         tile = _tile(buffer[: math.prod(sizes)], key, number, rule).reshape(sizes)
-        there = [
-            slice(max(b, c) - c, min(e, c + s) - c) for b, e, c, s in zip(begin, end, (row, column), sizes, strict=True)
-        ]
-        tile_box = [slice(c + s.start - b, c + s.stop - b) for b, c, s in zip(begin, (row, column), there, strict=True)]
-        matrix[tile_box[0], tile_box[1]] = tile[there[0], there[1]]
+        tile_rows_needed = _overlap(row, sizes[0], begin[0], end[0])
+        tile_columns_needed = _overlap(column, sizes[1], begin[1], end[1])
+        target_rows = _shifted(tile_rows_needed, row - begin[0])
+        target_columns = _shifted(tile_columns_needed, column - begin[1])
+        matrix[target_rows, target_columns] = tile[tile_rows_needed, tile_columns_needed]
+
+
+def _overlap(corner: int, size: int, begin: int, end: int) -> slice:
+    """The part of a tile from `corner` on that lies in begin .. end - 1, counted from the corner."""
+    return slice(max(begin, corner) - corner, min(end, corner + size) - corner)
+
+
+def _shifted(part: slice, by: int) -> slice:
+    return slice(part.start + by, part.stop + by)
 
 
 def _tile(out: Values, key: npt.NDArray[np.uint64], number: int, rule: Normal | Uniform) -> Values:
@@ -136,17 +149,20 @@ def _tile(out: Values, key: npt.NDArray[np.uint64], number: int, rule: Normal | 
 
 def _corners(begin: tuple[int, int], end: tuple[int, int], tile: tuple[int, int]) -> Iterator[tuple[int, int]]:
     """The first row and column of each tile that the ranges touch."""
-    ranges = [range(b // t * t, e, t) for b, e, t in zip(begin, end, tile, strict=True)]
-    yield from itertools.product(*ranges)
+    rows = range(begin[0] // tile[0] * tile[0], end[0], tile[0])
+    columns = range(begin[1] // tile[1] * tile[1], end[1], tile[1])
+    yield from itertools.product(rows, columns)
 
 
 def _as_matrix(shape: tuple[int, ...]) -> tuple[int, int]:
     """Rows and columns: the first dimension, and the product of the others; a vector is one row."""
-    return (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, math.prod(shape))
+    if len(shape) < 2:
+        return 1, math.prod(shape)
+    return shape[0], math.prod(shape[1:])
 
 
 def _ranges(shape: tuple[int, ...], part: divided.Part) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The first row and column of a part, and those after its last ones."""
+    """The first row and column of a part, and the row and column after its last ones."""
     if len(shape) < 2:
         begin = part.offsets[0] if shape else 0
         return (0, begin), (1, begin + math.prod(part.sizes))

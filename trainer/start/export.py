@@ -1,8 +1,8 @@
 """Export: a checkpoint of a decoder in the Hugging Face layout, as `slipway checkpoints export` writes it.
 
-The checkpoint is verified first; then its tensors are read one after the other, whatever layout of ranks wrote them,
-and written in files of a given size with an index. The new folder becomes visible by one rename with every file in it,
-and its own manifest holds the hash of each file. A folder that exists already is not touched.
+The checkpoint is verified first. Then its tensors, which any layout of ranks may have written, are read one after the
+other, and written to files of limited size with an index. The new folder becomes visible by one rename with every file
+in it, and its own manifest holds the hash of each file. An existing folder is an error.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from slipway.trainer.checkpoint.disk.contents import Contents
 
 LAYOUT = "huggingface/2"
-"""Exports before files of several had "huggingface.llama/1"; nothing reads either but the verification."""
+"""Older exports, with a single weight file, have "huggingface.llama/1"; only the verification reads the layout."""
 FILE_BYTES = 5_000_000_000
 PRECISIONS = ("bf16", "fp32")
-_TYPES, _NAMES = {"bf16": "bfloat16", "fp32": "float32"}, {"bf16": "BF16", "fp32": "F32"}
-"""By precision, the name of an element's type in config.json and in safetensors."""
+_TYPES = {"bf16": "bfloat16", "fp32": "float32"}
+"""By precision, the name of an element's type in config.json."""
+_NAMES = {"bf16": "BF16", "fp32": "F32"}
+"""By precision, the name of an element's type in safetensors."""
 
 
 def export(
@@ -45,10 +47,10 @@ def export(
     """Write the checkpoint in a folder to the new folder `target`; returns the SHA-256 of the new folder's manifest.
 
     `manifest` is the SHA-256 of the checkpoint's manifest on record, by default that of the manifest in the folder.
-    `tokenizer` is by default the one on the durable tier that holds the checkpoint; if there is none, the export has
-    none. No weight file is larger than `file_bytes`, but for one with a single tensor. Memory holds one tensor of the
-    export and what it is made of. Raises ValueError for a target that exists, a model that is none of transformers and
-    for the tokenizer of another training, DamagedCheckpoint, and OSError.
+    `tokenizer` is by default the one on the checkpoint's durable tier; if there is none, the export has none. A weight
+    file is larger than `file_bytes` only if it has a single tensor. The memory is that of one tensor of the export and
+    its parts. Raises ValueError if the target exists, if transformers does not have the model, and for the tokenizer of
+    another training; DamagedCheckpoint; and OSError.
     """
     from slipway.trainer.checkpoint.disk import contents
 
@@ -61,7 +63,8 @@ def export(
     stored = contents.open_verified(checkpoint, manifest or _manifest(checkpoint), "model")
     progress = stored.progress()
     text = _tokenizer(checkpoint, tokenizer, progress.lineage["tokenizer"])
-    model, length = _decoder(progress.config), progress.config["batch"]["length"]
+    model = _decoder(progress.config)
+    length = progress.config["batch"]["length"]
     vocabulary_size, _ = stored.tensor_type("model/embedding.weight").shape
     end = vocabulary.end_of_document(parsing.value(text)) if text else None
     data = Data(vocabulary=vocabulary_size, length=length)
@@ -73,11 +76,11 @@ def export(
 
 
 def _weights(stored: "Contents", settings: Settings, dtype: str, file_bytes: int) -> "dict[str, bytes | Blocks]":
-    """The weight files of an export by name, made while they are written, and their index where there are several."""
+    """The weight files of an export by name, generated while they are written, and their index if there are several."""
     parts: dict[str, list[WeightEntry]] = {}
-    there = set(stored.tensor_names("model/"))  # a tied decoder has no head of its own
+    stored_names = set(stored.tensor_names("model/"))  # a tied decoder has no head of its own
     for entry in table.entries(settings):
-        if f"model/{entry.name}" in there:
+        if f"model/{entry.name}" in stored_names:
             parts.setdefault(entry.hf_name, []).append(entry)
     planned = weight_files.plan({name: group[0].stored for name, group in parts.items()}, dtype, file_bytes)
     content = {file.name: file.blocks(dtype, lambda name: _tensor(stored, parts[name], dtype)) for file in planned}
@@ -85,7 +88,7 @@ def _weights(stored: "Contents", settings: Settings, dtype: str, file_bytes: int
 
 
 def _tensor(stored: "Contents", parts: Sequence[WeightEntry], dtype: str) -> "Tensor":
-    """One tensor of the family, put together from ours."""
+    """One tensor of the family, composed of ours."""
     import torch
 
     kind = {"F32": torch.float32, "BF16": torch.bfloat16}[dtype]
@@ -106,7 +109,7 @@ def _decoder(config: dict[str, Any]) -> DecoderShape:
 
 
 def _tokenizer_files(tokenizer: bytes, end: dict[str, Any], length: int) -> dict[str, bytes]:
-    """The tokenizer's files by name. There is a token for the end of a document, and none for its beginning."""
+    """The tokenizer's files by name, with a token for the end of a document and none for its beginning."""
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": end["content"],
@@ -129,7 +132,7 @@ def _manifest(checkpoint: Path) -> str:
 
 
 def _tokenizer(checkpoint: Path, tokenizer_file: Path | None, sha256: str) -> bytes | None:
-    """The JSON of the checkpoint's tokenizer. Raises ValueError when `tokenizer_file` is another."""
+    """The JSON of the checkpoint's tokenizer. Raises ValueError if `tokenizer_file` is another tokenizer."""
     path = tokenizer_file or checkpoint.resolve().parents[2] / "tokenizers" / f"{sha256}.json"
     if tokenizer_file is None and not path.exists():
         return None

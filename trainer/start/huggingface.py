@@ -1,7 +1,7 @@
 """The Hugging Face layout: a folder with config.json and the weights in one or several safetensors files.
 
-`slipway.trainer.start.families` knows the names and the settings of each kind of model. Settings and tensors that our
-models do not have are refused by name.
+`slipway.trainer.start.families` has the names and the settings of each kind of model. Settings and tensors that our
+models do not have are errors, which name them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,14 +19,18 @@ from slipway.trainer.start.families.entries import Settings, WeightEntry
 if TYPE_CHECKING:
     from torch import Tensor
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-GENERATION, TOKENIZER, TOKENIZER_CONFIG = "generation_config.json", "tokenizer.json", "tokenizer_config.json"
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+GENERATION = "generation_config.json"
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
 MAX_EXAMPLES = 8
-"""How many tensors of each fault a message names."""
+"""The most tensors of each fault that a message names."""
 
 
 def config_of(model: DecoderShape, data: Data, dtype: str, end_of_document: int | None) -> dict[str, Any]:
-    """The value of config.json. Raises ValueError for a decoder that is no model of transformers.
+    """The value of config.json. Raises ValueError for a decoder that transformers does not have.
 
     `data` has the vocabulary and the longest sequence of the training, in tokens; `dtype` is float32 or bfloat16.
     """
@@ -35,7 +39,7 @@ def config_of(model: DecoderShape, data: Data, dtype: str, end_of_document: int 
         "vocab_size": data.vocabulary,
         "tie_word_embeddings": model.tied,
         "torch_dtype": dtype,
-        # Without these two keys, readers take the ids of the published model.
+        # Without these two keys, readers use the ids of the published model.
         "bos_token_id": None,
         "eos_token_id": end_of_document,
     }
@@ -44,7 +48,7 @@ def config_of(model: DecoderShape, data: Data, dtype: str, end_of_document: int 
 def read_settings(folder: Path) -> Settings:
     """The settings of the model in `folder`.
 
-    Raises ValueError when there is no model, and for settings that our models do not have.
+    Raises ValueError if there is no model, and for settings that our models do not have.
     """
     path = folder / CONFIG
     try:
@@ -61,14 +65,14 @@ def read_settings(folder: Path) -> Settings:
 
 
 def files_of_model(folder: Path) -> list[str]:
-    """The names of the settings and weight files. Raises ValueError when there are no weights."""
+    """The names of the settings and weight files. Raises ValueError if there are no weights."""
     return [CONFIG, *weight_files(folder)]
 
 
 def weight_files(folder: Path) -> list[str]:
-    """The names of the weight files: one, or those that the index lists.
+    """The names of the weight files: a single one, or those in the index.
 
-    Raises ValueError when there is neither, and LackingTier where there is no folder, as of a tier that is not mounted.
+    Raises ValueError if there is neither, and LackingTier if there is no folder: its tier may not be mounted.
     """
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
@@ -86,13 +90,15 @@ def weight_files(folder: Path) -> list[str]:
 
 
 class StoredWeights:
-    """The tensors of a model's folder, by the names of its family, of which each reader takes what it needs.
+    """The tensors of a model's folder, by the names of its family; they are read one at a time.
 
-    Opening reads the headers of the files alone. Raises ValueError for a file that is no safetensors.
+    The constructor reads only the headers of the files. Raises ValueError for a file that is no safetensors.
     """
 
     def __init__(self, folder: Path, settings: Settings) -> None:
-        self.folder, self.settings, self._family = folder, settings, table.named(settings.kind)
+        self.folder = folder
+        self.settings = settings
+        self._family = table.named(settings.kind)
         self._file_and_name: dict[str, tuple[Path, str]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
         for path in (folder / name for name in weight_files(folder)):
@@ -102,25 +108,25 @@ class StoredWeights:
 
     @property
     def entries(self) -> list[WeightEntry]:
-        """Where each of our tensors lies."""
+        """The place of each of our tensors."""
         return self._family.entries(self.settings)
 
     @property
     def is_computed(self) -> bool:
-        """Whether some of our tensors are computed once all are read, so that `state` alone gives them."""
+        """Whether some of our tensors are computed from others, so that only `state` has them."""
         return self._family.finish is not None
 
     def check(self) -> None:
-        """Raises ValueError with the tensors that are missing, too many or of another shape, and what helps."""
+        """Raises ValueError with the tensors that are missing, too many or of another shape, and a remedy."""
         counted = [name for name in self._shapes if not self._family.leaves_out(name)]
         faults = _faults(self._shapes, self.entries, counted)
         if faults:
             raise ValueError(f"{self.folder}: {'; '.join(faults)}")
 
     def read(self, entry: WeightEntry, offsets: Sequence[int] = (), sizes: Sequence[int] = ()) -> "Tensor":
-        """A box of one of our tensors, in the type in which it is stored, by default all of it; no other is read.
+        """A box of one of our tensors, by default all of it, in the stored type. It reads no other tensor.
 
-        The file is opened for this tensor alone: its pages that are mapped count as memory of this process.
+        It opens the file for this tensor alone, because mapped pages count as memory of this process.
         """
         import safetensors
 
@@ -130,10 +136,12 @@ class StoredWeights:
             return entry.read(stored if entry.shape else stored[...], offsets, sizes)
 
     def state(self) -> "dict[str, Tensor]":
-        """All of our model in fp32. Tied embeddings are the head too."""
+        """The whole state of our model in fp32; if they are tied, the embedding is also the head."""
         self.check()
         tensors = {entry.name: self.read(entry).float().contiguous() for entry in self.entries}
-        return self._family.finish(tensors, self.folder) if self._family.finish else tensors
+        if self._family.finish is None:
+            return tensors
+        return self._family.finish(tensors, self.folder)
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -148,7 +156,7 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _faults(actual: Mapping[str, tuple[int, ...]], entries: Iterable[WeightEntry], counted: Iterable[str]) -> list[str]:
-    """What is wrong with the tensors of a model, each kind of fault with what helps; `counted` must all be wanted."""
+    """The faults of a model's tensors, each kind with a remedy; each name in `counted` must belong to our model."""
     stored = {entry.hf_name: entry.stored for entry in entries}
     missing = [f"{name}: found no such tensor, expected one of {list(stored[name])}" for name in stored.keys() - actual]
     other = [
@@ -177,4 +185,6 @@ def _count(faults: Sequence[str]) -> str:
 def _list(faults: Sequence[str]) -> str:
     examples = sorted(faults)[:MAX_EXAMPLES]
     rest = len(faults) - len(examples)
-    return ", ".join(examples) + (f", and {rest} more" if rest else "")
+    if rest:
+        examples.append(f"and {rest} more")
+    return ", ".join(examples)

@@ -1,9 +1,8 @@
-"""Initial weights: those of a checkpoint, or of a model in the Hugging Face layout, identified by a digest; or drawn.
+"""Initial weights: loaded from a checkpoint or a model in the Hugging Face layout, which a digest identifies; or drawn.
 
-`check_fit` reads only settings and headers, so that weights that do not fit are refused before anything runs.
-`source` verifies every byte, and then reads each rank's part of the model, tensor by tensor. The optimiser starts
-without state: the former state belongs to another training. `initialize_weights` begins a training that has no
-checkpoint.
+`check_fit` reads only settings and headers, so weights that do not fit are rejected before anything runs. `source`
+verifies every byte, and then reads each rank's part of the model, tensor by tensor. The optimiser starts without state,
+because a former state belongs to another training. `initialize_weights` begins a training that has no checkpoint.
 """
 
 import functools
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
     from slipway.trainer.node.world import World
 
 WeightSource = Callable[[Mapping[str, "Tensor"]], None]
-"""Reads weights into the tensors that it is given by name, plain or DTensors: of each, this rank's part."""
+"""Reads weights into the given tensors, by name, plain or DTensors: of each, this rank's part."""
 TRAINING_ALONE = frozenset({"masked", "augment", "attention"})
-"""The fields of shapes that decide how a model is trained, and nothing of its weights."""
+"""The fields of shapes that affect the training but not the weights."""
 
 
 def digest_of(layout: str, folder: Path) -> str:
-    """The digest that identifies the weights in `folder`. Raises ValueError when a file is missing.
+    """The digest that identifies the weights in `folder`. Raises ValueError if a file is missing.
 
     For a checkpoint it is the SHA-256 of the manifest; for the Hugging Face layout, the SHA-256 of the names and BLAKE3
-    of the settings and weight files. A file is hashed again only when its size or modification time has changed.
+    of the settings and weight files. A file is hashed again only if its size or modification time has changed.
     """
     if layout == "checkpoint":
         return digest.sha256(_manifest(folder))
@@ -62,7 +61,7 @@ def digest_of(layout: str, folder: Path) -> str:
 def check_fit(
     layout: str, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None = None
 ) -> None:
-    """Raises ValueError, with every value that does not fit, unless `model`, with this tokenizer, fits the weights.
+    """Raises ValueError, with every value that does not fit, unless `model` and the tokenizer fit the weights.
 
     A model of pictures has no tokenizer; `data` has their size and the number of classes, or the longest sequence.
     """
@@ -70,19 +69,21 @@ def check_fit(
     if tokenizer is not None:
         expected = replace(expected, vocabulary=tokenizer.vocab_size)
     if layout == "checkpoint":
-        stored_model, there, sha256 = _checkpoint(folder, model)
+        stored_model, stored_data, sha256 = _checkpoint(folder, model)
     else:
         settings = huggingface.read_settings(folder)
         huggingface.StoredWeights(folder, settings).check()
-        stored_model, there, sha256 = settings.model, settings.data, tokenizer.sha256 if tokenizer else ""
+        stored_model = settings.model
+        stored_data = settings.data
+        sha256 = tokenizer.sha256 if tokenizer else ""
         if isinstance(model, DecoderShape) and isinstance(stored_model, DecoderShape) and stored_model.tied:
             stored_model = replace(stored_model, tied=model.tied)  # one matrix of a file may become two
-    faults = [*_shape_faults(stored_model, model), *_data_faults(there, expected)]
-    if isinstance(model, EncoderShape) and expected.length > there.length:
+    faults = [*_shape_faults(stored_model, model), *_data_faults(stored_data, expected)]
+    if isinstance(model, EncoderShape) and expected.length > stored_data.length:
         faults.append(
-            f"positions: found {there.length}, expected {expected.length} or more, the tokens of batch.length"
+            f"positions: found {stored_data.length}, expected {expected.length} or more, the tokens of batch.length"
         )
-    if tokenizer and sha256 != tokenizer.sha256 and there.vocabulary == tokenizer.vocab_size:
+    if tokenizer and sha256 != tokenizer.sha256 and stored_data.vocabulary == tokenizer.vocab_size:
         faults.append(f"tokenizer: found {sha256[:16]}..., expected {tokenizer.sha256[:16]}..., the snapshot's")
     if faults:
         raise ValueError(f"{folder}: the weights do not fit the training: {'; '.join(faults)}")
@@ -91,10 +92,11 @@ def check_fit(
 def source(
     init: Init, folder: Path, model: Shape, tokenizer: TokenizerRecord | None, data: Data | None, world: "World"
 ) -> "WeightSource":
-    """What reads the weights in `folder` into the tensors of a model; all ranks call at once.
+    """The source of the weights in `folder`; all ranks call it at the same time.
 
-    The ranks share out the files, and have verified every byte before any reads a tensor. Raises ValueError, on all
-    ranks, for another digest than that of `init`, and for a bad fit; LackingTier while they cannot be read.
+    The ranks divide the files between them, and verify every byte before any of them reads a tensor. Raises ValueError,
+    on all ranks, if the digest is not that of `init`, or if the weights do not fit; LackingTier if they cannot be read
+    now.
     """
     _check_digest(init, folder, world)
     check_fit(init.layout, folder, model, tokenizer, data)
@@ -108,7 +110,7 @@ def source(
 
 
 class WeightInitializable(Protocol):
-    """What takes the first weights, as `slipway.trainer.step.engine.Engine`."""
+    """The part of `slipway.trainer.step.engine.Engine` that takes the first weights."""
 
     def draw_weights(self) -> int: ...
 
@@ -118,7 +120,7 @@ class WeightInitializable(Protocol):
 def initialize_weights(
     engine: WeightInitializable, config: Config, feed: "Feed", world: "World", record: Callable[..., None]
 ) -> bool:
-    """Give the model its first weights; whether they were given and not drawn. `record` writes to the ledger."""
+    """Load or draw the first weights; returns whether they were loaded. `record` writes to the ledger."""
     begun = time.time()
     if config.init is None:
         elements = engine.draw_weights()
@@ -132,19 +134,20 @@ def initialize_weights(
 
 
 def _shape_faults(stored: Shape, expected: Shape) -> list[str]:
-    """The fields in which two shapes differ, but for those that say nothing of the weights."""
-    there, expected_fields = asdict(stored), asdict(expected)
-    if there["kind"] != expected_fields["kind"]:
-        return [f"model.kind: found {there['kind']}, expected {expected_fields['kind']}"]
+    """The fields in which two shapes differ, without `TRAINING_ALONE`."""
+    stored_fields = asdict(stored)
+    expected_fields = asdict(expected)
+    if stored_fields["kind"] != expected_fields["kind"]:
+        return [f"model.kind: found {stored_fields['kind']}, expected {expected_fields['kind']}"]
     return [
-        f"model.{name}: found {there[name]}, expected {expected_fields[name]}"
-        for name in there
-        if there[name] != expected_fields[name] and name not in TRAINING_ALONE
+        f"model.{name}: found {value}, expected {expected_fields[name]}"
+        for name, value in stored_fields.items()
+        if value != expected_fields[name] and name not in TRAINING_ALONE
     ]
 
 
 def _data_faults(stored: Data, expected: Data) -> list[str]:
-    """The numbers of the data that the weights were not made for."""
+    """The sizes of the data that differ from those of the weights."""
     faults = []
     if expected.vocabulary and stored.vocabulary != expected.vocabulary:
         faults.append(f"vocabulary: found {stored.vocabulary} tokens, expected {expected.vocabulary}, the snapshot's")
@@ -157,9 +160,9 @@ def _data_faults(stored: Data, expected: Data) -> list[str]:
 
 
 def _check_digest(init: Init, folder: Path, world: "World") -> None:
-    """Raises ValueError, on all ranks, unless the bytes in `folder` are those that `init` names.
+    """Raises ValueError, on all ranks, unless the bytes in `folder` have the digest of `init`.
 
-    Where they cannot be read, that is LackingTier: the same start may succeed when they can.
+    Raises LackingTier if they cannot be read: the same start may succeed later.
     """
     check = _check_checkpoint if init.layout == "checkpoint" else _check_huggingface
     fault: ValueError | None = None
@@ -192,7 +195,7 @@ def _check_checkpoint(init: Init, folder: Path, world: "World") -> dict[str, str
 
 
 def _check_huggingface(_: Init, folder: Path, world: "World") -> dict[str, str]:
-    """The BLAKE3 of each of this rank's share of the files. Raises OSError."""
+    """The BLAKE3 of each file in this rank's share. Raises OSError."""
     names = huggingface.files_of_model(folder)[world.rank :: world.size]
     return {name: verify.measure(folder / name).blake3 for name in names}
 
@@ -213,7 +216,7 @@ def _read_huggingface(folder: Path, targets: "Mapping[str, Tensor]") -> None:
 
 
 def _checkpoint(folder: Path, expected: Shape) -> tuple[Shape, Data, str]:
-    """A checkpoint's model, what it knows of its data and its tokenizer's SHA-256, from its small files."""
+    """A checkpoint's model, the sizes of its data, and its tokenizer's SHA-256, from its small files."""
     stored_manifest = manifest.decode(_manifest(folder))
     manifest.require_readable(stored_manifest.layout, folder)
     if not isinstance(expected, DecoderShape):

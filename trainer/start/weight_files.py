@@ -1,7 +1,7 @@
 """Weight files: safetensors files that are written tensor by tensor, in several files with an index.
 
-The header of a file has the place of each tensor, which follows from the shapes alone. So no more than one tensor, with
-what it is made of, is in memory (https://huggingface.co/docs/safetensors, "Format").
+The header of a file has the place of each tensor, which follows from the shapes alone. So only one tensor, with its
+parts, is in memory at a time (https://huggingface.co/docs/safetensors, "Format").
 """
 
 import json
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 BYTES = {"F32": 4, "BF16": 2}
-"""Of an element, by the name of its type."""
+"""The bytes of an element, by the name of its type."""
 Make = Callable[[str], "Tensor"]
-"""The tensor of this name, in the type and the shape that were planned."""
+"""Returns the tensor of a name, with the planned type and shape."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def plan(shapes: Mapping[str, tuple[int, ...]], dtype: str, most_bytes: int) -> 
 
 
 def index(files: Sequence[WeightFile], dtype: str) -> dict[str, bytes]:
-    """The index, by its name, where there are several files; nothing for a single one."""
+    """The index, by its name, if there are several files; empty for a single one."""
     if len(files) == 1:
         return {}
     size = sum(math.prod(shape) * BYTES[dtype] for file in files for shape in file.shapes.values())

@@ -1,7 +1,7 @@
-"""Building: a model is built without memory, divided over the ranks, and only then made.
+"""Building: a model is built without memory, divided over the ranks, and only then allocated.
 
-No rank ever holds more than its own part: `built_on_meta` gives the divided model on PyTorch's meta device, where a
-tensor has a shape and no values; `slipway.trainer.start.drawing.allocate` gives this rank's part memory, and
+So no rank ever holds more than its own part. `built_on_meta` returns the divided model on PyTorch's meta device, where
+a tensor has a shape and no values. `slipway.trainer.start.drawing.allocate` gives this rank's part memory; then
 `drawing.draw`, a checkpoint or the weights of another model give it values. The dry run reads the same divided model.
 """
 
@@ -29,17 +29,18 @@ class DividedModel:
     """One rank's part of a model."""
 
     model: Model
-    """With the names of the whole model. What is divided by matrices or by FSDP is a DTensor."""
+    """With the names of the whole model. Parameters that tensor parallelism or FSDP divides are DTensors."""
     parts: Sequence[Model]
-    """What a pass goes through: the model, or a part of it for each stage of a pipeline that this rank has."""
+    """The model, or its part for each pipeline stage of this rank."""
     called: Sequence[nn.Module]
-    """What a pass calls: the model, or the stages, each of which calls its part. DDP is not around them yet."""
+    """The modules that a pass calls: the model, or one `StageModule` for each stage. DDP does not wrap them yet."""
     targets_per_sample: int
+    """Of the whole model."""
     flops_per_sample: int
-    """Both of the whole model."""
+    """Of the whole model."""
 
     def take_share(self, share: SequenceShare | None) -> None:
-        """Give all parts this rank's share of every sequence."""
+        """Set this rank's share of every sequence, for all parts."""
         for module in (self.model, *self.parts):
             module.share = share
 
@@ -52,8 +53,7 @@ class DividedModel:
 def built_on_meta(config: Config, devices: DeviceMesh | None, data: Data) -> DividedModel:
     """This rank's part of the model of `config`, without memory, and laid out over `devices` (None: over one rank).
 
-    The rank is the one whose place in `devices` this process has. No rank talks to another. Raises ValueError for
-    settings that do not fit the model.
+    It needs no collective. Raises ValueError for settings that do not fit the model.
     """
     with unset_fake_temporarily():  # a plan gives the divided model fake memory afterwards
         with without_memory():
@@ -62,10 +62,10 @@ def built_on_meta(config: Config, devices: DeviceMesh | None, data: Data) -> Div
 
 
 def built(config: Config, devices: DeviceMesh | None, data: Data, device: torch.device) -> DividedModel:
-    """This rank's part of the model on `device`, in memory that has no values yet but in buffers that are not saved.
+    """This rank's part of the model on `device`, allocated; only buffers that are not saved have values yet.
 
-    A model that does not say how it begins (`Model.initial`) is drawn whole, by its constructor, on every rank's host,
-    and then moved and divided.
+    A model that does not declare its initial weights (`Model.initial`) is drawn whole by its constructor, on the host
+    of every rank, and then moved and divided.
     """
     parallel.check_device(config, device)
     if drawing.says_how_it_begins(network_of(config.model.kind)):
@@ -80,16 +80,19 @@ def built(config: Config, devices: DeviceMesh | None, data: Data, device: torch.
 def _divided(
     model: Model, config: Config, devices: DeviceMesh | None, device: torch.device | None = None
 ) -> DividedModel:
-    """`model` divided over the ranks, in place; given a device, what a stage keeps is moved there first."""
-    targets, flops = model.targets_per_sample, model.flops_per_sample
+    """`model`, divided over the ranks in place; with a device, this rank's stages are moved there first."""
+    targets = model.targets_per_sample
+    flops = model.flops_per_sample
     _freeze(model, config.run.freeze)
-    index, count = (devices["pipeline"].get_local_rank(), devices["pipeline"].size()) if devices else (0, 1)
-    numbers, layers = stages_of(index, count, config.layout.stages_per_rank), len(model.blocks)
+    index = devices["pipeline"].get_local_rank() if devices else 0
+    count = devices["pipeline"].size() if devices else 1
+    numbers = stages_of(index, count, config.layout.stages_per_rank)
+    layers = len(model.blocks)
     stages = count * config.layout.stages_per_rank
     if count > 1:
         keep_stages(model, numbers, stages)
     if device is not None and any(tensor.device != device for tensor in [*model.parameters(), *model.buffers()]):
-        model.to(device)  # not in a plan: what is there without memory lies there already, and cannot be moved
+        model.to(device)  # a plan's tensors without memory are on the device already, and cannot be moved
     parallel.divide(model, devices, config)
     parts = [stage_model(model, layers, number, stages) for number in numbers] if len(numbers) > 1 else [model]
     called: list[nn.Module] = [model]
@@ -103,7 +106,7 @@ def _divided(
 
 
 def _freeze(model: nn.Module, prefixes: tuple[str, ...]) -> None:
-    """Stop the training of parameters whose names begin with one of these. Raises ValueError for one without any."""
+    """Freeze the parameters whose names begin with one of these. Raises ValueError for a prefix that matches none."""
     names = [name for name, _ in model.named_parameters()]
     for prefix in prefixes:
         if not any(name.startswith(prefix) for name in names):

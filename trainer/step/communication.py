@@ -29,9 +29,9 @@ def connect(
     world: World,
     timeline: Timeline,
 ) -> PowerSGD | LocalUpdates | None:
-    """Connect this rank to the others as `config.communication` says; returns the part that has a state.
+    """Set up how this rank exchanges gradients or weights (`config.communication`); returns the part with a state.
 
-    `called` is what passes call, DDP where replicas average gradients.
+    `called`: the modules that passes call, wrapped in DDP if replicas average gradients.
     """
     if config.communication.local_steps > 1:
         return LocalUpdates(model, optimiser, config.communication, world, config.run.steps)
@@ -39,15 +39,15 @@ def connect(
 
 
 def attach(called: Sequence[nn.Module], config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:
-    """Send the gradients of those of `called` that DDP joins as the configuration says.
+    """Give the DDP modules in `called` the communication hook of the configuration.
 
-    Returns a compression whose state a checkpoint must hold: there is one only where ranks have the whole model. The
-    timeline records when each bucket of gradients is handed over to be reduced.
+    Returns PowerSGD if it is used: a checkpoint must hold its state. The timeline records when each bucket of gradients
+    is handed over to be reduced.
     """
     hooks = [
         _attach(module, config, seed, timeline) for module in called if isinstance(module, DistributedDataParallel)
     ]
-    return hooks[0] if hooks else None
+    return hooks[0] if hooks else None  # PowerSGD needs the whole model on a rank, so there is one module at most
 
 
 def _attach(ddp: DistributedDataParallel, config: Communication, seed: int, timeline: Timeline) -> PowerSGD | None:

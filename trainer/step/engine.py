@@ -1,8 +1,12 @@
-"""The engine: the model laid over the ranks with its optimiser; gradients of a global batch, and updates from them.
+"""The engine: the model with its optimiser, laid over the ranks; it computes gradients and updates the weights.
+
+A step of the loop is `accumulate` (the forward and backward passes of this rank's micro-batches), `finish` (the sums
+over all ranks, and the gradients' clipping) and `update` (the optimiser's step) or `leave_out`. `repeatable` encloses
+the first two, and repeats them with smaller micro-batches if memory runs out.
 
 Each data-parallel rank has its share of the global batch, and shares may differ by a sample. Losses and gradients are
-sums divided by the global number of targets, so that the layout and the micro-batches do not change the result, beyond
-the rounding of a sum in another order.
+sums divided by the global number of targets, so the layout and the micro-batches do not change the result, beyond the
+rounding of a sum in another order.
 """
 
 import math
@@ -50,65 +54,83 @@ if TYPE_CHECKING:
 OnEvent = Callable[..., None]
 """Receives the name of an event and its fields."""
 PROBED_PARTS = 2
-"""Micro-batches that are probed: from the second one on, gradients are there."""
+"""Micro-batches that are probed: the second one is the first that finds gradients in memory."""
 T = TypeVar("T")
 
 
 class Engine:
-    """One rank's part of the model, and of every step's work."""
+    """One rank's part of the model, and the work of its steps."""
 
     def __init__(
         self, config: Config, world: World, data: Data, on_event: OnEvent = lambda _, **__: None, draws: bool = True
     ) -> None:
-        """Lay the model over the ranks, and draw its weights unless the caller will bring them (`draws` is False).
+        """Lay the model over the ranks, and draw its weights unless the caller loads them (`draws` is False).
 
         Raises ValueError for settings that do not fit the model.
         """
-        self.config, self.world, self._data, self._on_event = config, world, data, on_event
-        self.timeline, self.leaving = Timeline(world.device), Leaving()
-        self._scale, self._overflowed = LossScale() if config.run.precision == "fp16" else None, False
+        self.config = config
+        self.world = world
+        self._data = data
+        self._on_event = on_event
+        self.timeline = Timeline(world.device)
+
+        # How a step computes: in which micro-batches, and with fp16, at which loss scale.
         self._micro = exhaustion.noted_micro_batch(config, world.size)
-        self._mark = StepMark()
+        self._scale = LossScale() if config.run.precision == "fp16" else None
+        self._overflowed = False
+        """Whether the gradients of the current step overflowed, so that `update` keeps the weights."""
+
+        # The model over the ranks; laid out anew when memory runs out.
         self._lay_out()
+
+        # How far the current step is, and what repeats or abandons it.
+        self.leaving = Leaving()
+        self._mark = StepMark()
         self._statistics = RunningStatistics(self.model)
+        self.batches_measured = 0
+        """Micro-batches that `measure` has gone through so far."""
+
         if draws:
             self.draw_weights()
-        self.batches_measured = 0
-        """How many micro-batches `measure` has gone through so far."""
 
     def _lay_out(self) -> None:
-        """Divide a new model over the ranks, with its optimiser; its weights have no values yet."""
-        config, world = self.config, self.world
+        """Lay a new model and its optimiser over the ranks; the weights have no values yet."""
+        config = self.config
+        world = self.world
         self.devices = devices = parallel.device_mesh(world)
         self.divided = divided = building.built(config, devices, self._data, world.device)
         self.model = divided.model
         divided.take_share(parallel.sequence_share(world))
-        self.targets_per_sample, self.flops_per_sample = divided.targets_per_sample, divided.flops_per_sample
+        self.targets_per_sample = divided.targets_per_sample
+        self.flops_per_sample = divided.flops_per_sample
         self._parameters = dict(self.model.named_parameters())
         self._called = [self._replicated(module) for module in divided.called]
         self._passes = passes_of(divided, self._called, devices, config, self._data, world, self.timeline)
         self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
         self._own = communication.connect(self.model, self._called, self.optimiser, config, world, self.timeline)
+        """PowerSGD or local updates: what has a state of its own on each rank; None without either."""
 
     def _replicated(self, called: nn.Module) -> nn.Module:
-        """What a pass calls instead of `called`: DDP where replicas average gradients. A plan has its own answer."""
+        """The module that a pass calls: `called`, or DDP around it with replicas. A plan overrides this."""
         return parallel.replicate(called, self.devices, self.config)
 
     def draw_weights(self) -> int:
-        """Draw this rank's part of the weights, by the seed; returns how many: 0 where the constructor drew them."""
-        return drawing.draw(self.model, self.config.run.seed) if drawing.says_how_it_begins(type(self.model)) else 0
+        """Draw this rank's part of the weights from the seed; returns their number, 0 if the constructor drew them."""
+        if not drawing.says_how_it_begins(type(self.model)):
+            return 0
+        return drawing.draw(self.model, self.config.run.seed)
 
     def load_weights(self, source: WeightSource) -> None:
         """Begin with the weights of `source`; this rank reads its own part."""
         source(self.model.state_dict())
 
     def accumulate(self, rows: Rows, sample_ids: SampleNumbers, sequences: int | None = None) -> Sums:
-        """Add this rank's gradients of the global mean loss; returns the sums of the samples that count on this rank.
+        """Forward and backward: add this rank's gradients of the global mean loss; returns the sums that it counts.
 
-        The samples are its share of a batch, or of so many `sequences`. Ranks average gradients, so each rank's loss is
-        scaled by their number: the average is then the mean over all targets, whatever the shares are. Raises
-        OutOfMemory when no micro-batch is small enough, or when this rank cannot shrink it alone: inside `repeatable`,
-        all ranks then do so together.
+        The samples are this rank's share of a batch, or of `sequences` samples. Ranks average gradients, so each rank's
+        loss is scaled by their number: the average is then the mean over all targets, whatever the shares are. Raises
+        OutOfMemory if no micro-batch is small enough, or if this rank cannot shrink it alone: inside `repeatable`, all
+        ranks then shrink it together.
         """
         self._statistics.remember()
         while True:
@@ -124,10 +146,11 @@ class Engine:
             self._statistics.restore(self.model)
 
     def repeatable(self, work: Callable[[], T]) -> T:
-        """What `work` returns: it accumulates gradients, and ends with an exchange between all ranks.
+        """Returns `work()`, which accumulates gradients and ends with a collective of all ranks.
 
-        Where memory runs out on any rank, all of them leave it, halve the micro-batch and do it again, from the weights
-        that they have. Raises OutOfMemory when the micro-batch is 1, and StepLeft, each on all ranks.
+        If memory runs out on any rank, all ranks leave `work`, halve the micro-batch and repeat it from the weights
+        that they have. Raises on all ranks: OutOfMemory if the micro-batch is 1, and StepLeft if a rank abandons the
+        step.
         """
         peers = self.world.groups.peers if self.world.groups and self._can_be_repeated else None
         self._mark.begin(self.extra_state())
@@ -141,32 +164,37 @@ class Engine:
             except Interrupted as interrupted:
                 reason = str(interrupted)
             with self.timeline.doing("rebuilding"):
-                self.leave_out() if leaving.is_asked(reason) else self._shrink(reason)
+                if leaving.is_asked(reason):
+                    self.leave_out()
+                else:
+                    self._shrink(reason)
                 self._divide_again(peers)
             leaving.raise_if_asked(reason)
 
     def probe(self) -> None:
-        """Find out before the first step whether its micro-batch fits; afterwards all ranks have one that does.
+        """Find a micro-batch that fits all ranks, before the first step.
 
-        The largest parts of a step go through the model, blank, beside memory for the optimiser's state. A micro-batch
-        that has been found so for these ranks and this layout is not probed again, nor is one where running out of
-        memory would be no error but the end of the process.
+        Blank samples, as many as the largest parts of a step, go through the model beside memory for the optimiser's
+        state. There is no probe if one of these ranks and this layout is on record, or if running out of memory would
+        end the process instead of raising an error.
         """
         known = exhaustion.has_noted(self.config, self.world.size)
         useful = exhaustion.is_an_error_on(self.world.device) and not known
         if not self._can_be_repeated or not self.world.broadcast(useful):
             return
-        begun, requested_micro = time.perf_counter(), self._micro
+        begun = time.perf_counter()
+        requested_micro = self._micro
         self.repeatable(self._try_largest_parts)
         if self.world.is_rank_zero:
             exhaustion.note_micro_batch(self.config, self.world.size, self._micro)
         self._on_event("probed", micro=self._micro, asked=requested_micro, seconds=time.perf_counter() - begun)
 
     def _try_largest_parts(self) -> None:
-        """Gradients of blank samples, which are forgotten again; a second part finds those of the first."""
+        """Compute the gradients of blank samples and drop them; the second part runs beside those of the first."""
         share = -(-self.config.batch.sequences // self.world.data_size)
         count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
-        rows, sample_ids = blank(self._data, count, self.config.model.reads_documents), np.zeros(count, np.uint64)
+        rows = blank(self._data, count, self.config.model.reads_documents)
+        sample_ids = np.zeros(count, np.uint64)
         copies = self.config.optimiser.copies
         reserved = step_state.reserve(self._parameters.values(), self.optimiser, copies)
         self.accumulate(rows, sample_ids, count * self.world.data_size)
@@ -185,46 +213,46 @@ class Engine:
 
     @property
     def _works_alone(self) -> bool:
-        """Whether no other rank waits for this one before all its gradients are there."""
+        """Whether no other rank waits for this one before it has all its gradients."""
         return self.world.size == 1 or isinstance(self._own, LocalUpdates)
 
     @property
     def can_leave(self) -> bool:
-        """Whether all ranks can leave a step in the middle."""
+        """Whether all ranks can abandon a step in the middle."""
         together = self.world.groups is not None and self._can_be_repeated and not isinstance(self._own, LocalUpdates)
         return together or self.world.size == 1
 
     @property
     def steps_to_stop(self) -> int:
-        """How many steps a stop may have to wait for: none that all ranks can leave, with local updates a round."""
+        """How many steps a stop may have to wait for: 0 if ranks can abandon one, a round with local updates."""
         return 0 if self.can_leave else self.config.communication.local_steps
 
     @property
     def _can_be_repeated(self) -> bool:
-        """Whether nothing of a step that is left in the middle stays behind.
+        """Whether a step that is abandoned in the middle leaves no trace.
 
-        PowerSGD changes its errors bucket by bucket. Under tensor parallelism the memory of a rank that left its step
-        in the middle was not given back when this was tried.
+        PowerSGD changes its errors bucket by bucket. Under tensor parallelism, a rank that abandoned its step did not
+        get its memory back, when this was tried.
         """
         return not isinstance(self._own, PowerSGD) and self.world.mesh.tensor == 1
 
     def finish(self, sums: Sums, *others: float) -> StepTotals:
-        """Scale the gradients down to the configuration's norm; `sums` and `others` of all ranks, and the norm before.
+        """Clip the gradients to the configuration's norm; returns the sums of `sums` and `others` over all ranks.
 
-        One exchange between the ranks, and one transfer to the host: a step waits for the device here and nowhere else.
-        The norm is 0 where fp16 overflowed: `update` then changes nothing.
+        It takes one all-reduce and one transfer to the host: a step waits for the device here and nowhere else. The
+        norm is 0 if fp16 overflowed; `update` then keeps the weights.
         """
         with self.timeline.part("optimiser"):
             squares = gradients.squares(self.model, self.world)
         with self.timeline.part("communication"):
-            # Waiting for other ranks is communication.
+            # This time includes the wait for slower ranks.
             totals = self.world.to_vector(squares, sums.losses, sums.hits, *others)
             if self.world.size > 1:
                 dist.all_reduce(totals)
         scale = self._scale.value if self._scale else 1.0
         with self.timeline.part("optimiser"):
             norm = totals[0].float().sqrt() / scale
-            # As torch.nn.utils.clip_grads_with_norm_ does, over any layout.
+            # The same as torch.nn.utils.clip_grads_with_norm_, for any layout.
             gradients.scale(self.model, torch.clamp(self.config.optimiser.clip / (norm + 1e-6), max=1.0) / scale)
             totals[0] = norm
         with self.timeline.part("communication"):
@@ -232,11 +260,11 @@ class Engine:
         return StepTotals(loss, correct, self._accepted(total_norm), other_sums)
 
     def clip(self) -> float:
-        """`finish` with nothing but the gradients: returns their norm before."""
+        """`finish` without sums: clip the gradients; returns their norm before."""
         return self.finish(Sums.zero(self.world.device)).norm
 
     def _accepted(self, norm: float) -> float:
-        """The norm; 0 where fp16 overflowed."""
+        """The norm; 0 if fp16 overflowed."""
         if self._scale is not None:
             self._overflowed = not self._scale.accepts(math.isfinite(norm))
         if self._overflowed:
@@ -246,7 +274,7 @@ class Engine:
         return norm
 
     def update(self, rate: float) -> None:
-        """Take one step of the optimiser at this learning rate, unless fp16 overflowed."""
+        """Take the optimiser's step at this learning rate, unless fp16 overflowed."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         with self._mark.updating():
@@ -256,25 +284,30 @@ class Engine:
 
     @property
     def can_leave_out(self) -> bool:
-        """Whether `leave_out` brings back all that a batch changed; PowerSGD's errors have changed with the batch."""
+        """Whether `leave_out` undoes all changes of a batch; it cannot undo those of PowerSGD's errors."""
         return not isinstance(self._own, PowerSGD)
 
     def leave_out(self) -> None:
-        """Forget the gradients of a batch, and what it did to running statistics: it changes nothing."""
+        """Skip the batch: drop its gradients and its changes of running statistics, and keep the weights."""
         self.optimiser.zero_grad(set_to_none=True)
         self._statistics.restore(self.model)
         self._mark.begun = False
 
     def synchronise_if_due(self, step: int) -> bool:
         """Synchronise local updates if due after `step`; returns whether all ranks have the same weights now."""
-        return self._own.synchronise_if_due(step) if isinstance(self._own, LocalUpdates) else True
+        if not isinstance(self._own, LocalUpdates):
+            return True
+        return self._own.synchronise_if_due(step)
 
     def check_copies(self, step: int) -> None:
-        """Compare the weights that several ranks hold. All ranks call it at once. Raises copies.Drifted."""
+        """Compare the weights that several ranks hold. All ranks call it at the same time. Raises copies.Drifted."""
         copies.check(self.model, self.world, step, os.environ.get("SLIPWAY_NODE", "local"))
 
     def whole_state(self) -> CarriedState | None:
-        """This rank's part of the state after its last update; None where it broke off in one, or has a part alone."""
+        """This rank's part of the state after its last update, for the next generation.
+
+        None if an error interrupted the update, or if the rank has a state that no other rank could replace.
+        """
         if self._mark.carried_state or self._own is not None or self._mark.halfway:
             return self._mark.carried_state
         if not self._mark.begun:
@@ -283,22 +316,22 @@ class Engine:
         return step_state.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
 
     def continue_from(self, state: CarriedState) -> None:
-        """Continue from such a state of the same part of the model, whose weights are then no longer in `state`."""
+        """Continue from a state of the same part of the model; takes the weights out of `state`, to free memory."""
         step_state.give(self.model, self.optimiser, state)
         self._statistics.give(self.model, state.statistics)
         self.load_extra_state(state.extra)
 
     def own_state(self) -> dict[str, Tensor]:
-        """The state beside weights and optimiser that only this rank has."""
+        """The state, beside weights and optimiser, that no other rank has."""
         return self._own.state() if self._own else {}
 
     def load_own_state(self, state: dict[str, Tensor]) -> None:
-        """Continue from what `own_state` returned, on this rank or another; called after everything else is loaded."""
+        """Continue from the result of `own_state`, of this rank or another; called after everything else is loaded."""
         if self._own and state:
             self._own.load_state(state)
 
     def measure(self, rows: Rows, sample_ids: SampleNumbers, count: int) -> Sums:
-        """The sums over these samples, without gradients: this rank's share of the `count` samples of all ranks."""
+        """The sums over these samples, without gradients: this rank's share of `count` samples."""
         self.divided.train(False)
         sums = self._passes.measure(self._parts(rows, sample_ids, count), self._count_batch)
         self.divided.train(True)
@@ -308,11 +341,13 @@ class Engine:
         self.batches_measured += 1
 
     def extra_state(self) -> dict[str, Any]:
-        """The state beside weights and optimiser, as JSON; it is the same on every rank."""
-        return {"loss_scale": [self._scale.value, self._scale.steps]} if self._scale else {}
+        """The state, beside weights and optimiser, that is the same on every rank; as JSON."""
+        if self._scale is None:
+            return {}
+        return {"loss_scale": [self._scale.value, self._scale.steps]}
 
     def load_extra_state(self, state: dict[str, Any]) -> None:
-        """Continue from what `extra_state` returned."""
+        """Continue from the result of `extra_state`."""
         if self._scale and "loss_scale" in state:
             self._scale = LossScale(*state["loss_scale"])
 
@@ -321,18 +356,24 @@ class Engine:
         ranks = self.world.mesh.pipeline
         # Interleaved stages take a step's micro-batches in rounds, one for each rank.
         rounds = ranks if trains and self.config.layout.schedule == "interleaved" else 1
-        count, alike = alike_parts(sequences, self._micro, self.world.data_size, rounds)
-        # Blank samples change no sum, but they would change running statistics: such models get empty parts instead.
-        return list(cut(rows, sample_ids, count, (alike if ranks > 1 else 1) if self.model.recomputes else 0))
+        count, largest = alike_parts(sequences, self._micro, self.world.data_size, rounds)
+        smallest = largest if ranks > 1 else 1
+        if not self.model.recomputes:
+            # Blank samples change no sum, but they would change running statistics: such models get empty parts.
+            smallest = 0
+        return list(cut(rows, sample_ids, count, smallest))
 
     def _weight(self) -> float:
-        """The factor of a rank's summed losses, whose gradients are averaged over ranks afterwards."""
+        """The factor of a rank's summed losses: the ranks average the gradients afterwards."""
         targets = self.config.batch.sequences * self.targets_per_sample
-        return self.world.mesh.gradient_ranks / targets * (self._scale.value if self._scale else 1.0)
+        scale = self._scale.value if self._scale else 1.0
+        return self.world.mesh.gradient_ranks / targets * scale
 
     def _counted(self, sums: Sums) -> Sums:
-        """`sums`, or zeros where another rank counts the same samples."""
-        return sums if self.world.counts_losses else Sums.zero(self.world.device)
+        """`sums`, or zeros if another rank counts the same samples."""
+        if self.world.counts_losses:
+            return sums
+        return Sums.zero(self.world.device)
 
     @property
     def _largest(self) -> int:
@@ -351,7 +392,7 @@ class Engine:
         self._on_event("out_of_memory", micro=largest, retried_with=self._micro, reason=reason)
 
     def _divide_again(self, peers: SectionPeers) -> None:
-        """The same weights in a new model, whose ranks talk in new process groups. All ranks call at once."""
+        """Move the weights into a new model on new process groups. All ranks call it at the same time."""
         self._mark.carried_state = step_state.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
@@ -373,7 +414,7 @@ def passes_of(
     world: World,
     timeline: Timeline,
 ) -> "Passes | PipelinePasses":
-    """The passes of this rank; `called` are the modules to call, one for each of its stages."""
+    """The passes of this rank; `called` has one module for each of its stages."""
     if devices is None or world.mesh.pipeline == 1:
         (module,) = called
         return Passes(divided.model, module, config, world.device, timeline)

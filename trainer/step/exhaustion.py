@@ -1,7 +1,7 @@
-"""Out of memory: recognised among other errors, and answered by a smaller micro-batch, which the next start takes too.
+"""Out of memory: how it is recognised, and the smaller micro-batch that answers it, in this start and the next.
 
-The engine does the step again (`Engine.repeatable`), on all ranks together. Where it cannot, as in the optimiser's
-update, the smaller size is noted in the training's store, and the rank ends, so that all ranks are started again.
+All ranks repeat the step together (`Engine.repeatable`). Where they cannot, as in the optimiser's update, the rank
+notes the smaller size in the training's store and ends, so that all ranks are started again.
 """
 
 import contextlib
@@ -22,19 +22,19 @@ T = TypeVar("T")
 REMEDIES = "divide the model (layout.shard, layout.tensor), recompute (layout.activations), or shorten its samples"
 
 OUT_OF_MEMORY_TEXTS = ("can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""What the messages say of libraries whose errors have no class: PyTorch's allocator of a host, and cuBLAS."""
+"""In the messages of libraries that have no error class for it: PyTorch's host allocator, and cuBLAS."""
 
 
 @dataclass(frozen=True)
 class MicroBatchNote:
-    """The micro-batch that fitted, and the ranks and the layout that it fitted in."""
+    """A micro-batch that fits, with the number of ranks and the layout for which it does."""
 
     micro: int
     where: Mapping[str, Any]
 
 
 class OutOfMemory(causes.Failure):
-    """There is not enough memory for a step; the message says what was done, or what the user can do."""
+    """A step does not fit the memory; the message says what was done, or what the user can do."""
 
     def __init__(self, message: str, reason: str, answered: bool) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class OutOfMemory(causes.Failure):
 
 
 def out_of_memory(micro: int, reason: str) -> OutOfMemory:
-    """The error of a rank that ran out of memory with micro-batches of `micro` samples."""
+    """The error of a rank that runs out of memory with micro-batches of `micro` samples."""
     if micro == 1:
         return OutOfMemory(f"out of memory with a micro-batch of 1: {REMEDIES} ({reason})", reason, answered=False)
     message = f"out of memory with a micro-batch of {micro}: the next start takes {micro // 2}"
@@ -63,7 +63,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """What the allocator said. A pipeline's schedule raises an error of its own that has the allocator's as cause."""
+    """The allocator's message. A pipeline's schedule raises its own error, with the allocator's as `__cause__`."""
     exception = next((candidate for candidate in _with_causes(error) if _says_so(candidate)), error)
     return next(iter(str(exception).splitlines()), type(exception).__name__)
 
@@ -81,7 +81,7 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def is_an_error_on(device: torch.device) -> bool:
-    """Whether memory that runs out on `device` is an error; on a CPU without a limit, the kernel ends the process."""
+    """Whether running out of memory on `device` raises an error; without a limit on the host, the kernel kills."""
     if device.type == "cuda":
         return True
     limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
@@ -89,20 +89,20 @@ def is_an_error_on(device: torch.device) -> bool:
 
 
 def give_back_memory(device: torch.device) -> None:
-    """Give what nothing refers to any more back to the device or the kernel: new process groups need some of it."""
-    gc.collect()  # a model's hooks and its graph are circles
+    """Return unreferenced memory to the device: new process groups need some of it."""
+    gc.collect()  # a model's hooks and its graph are reference cycles
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def note_micro_batch(config: Config, ranks: int, micro: int) -> None:
-    """Note the micro-batch that the next start must take."""
+    """Note the micro-batch for the next start."""
     codec.replace(_path(config), MicroBatchNote(micro, _where(config, ranks)))
 
 
 @contextlib.contextmanager
 def noting(config: Config, ranks: int, largest: Callable[[], int]) -> Iterator[None]:
-    """Work that runs out of memory inside tells the next start to halve the micro-batch, which is `largest()` now."""
+    """The context of work after whose OutOfMemory the next start halves the micro-batch, `largest()` now."""
     try:
         yield
     except OutOfMemory:
@@ -112,13 +112,13 @@ def noting(config: Config, ranks: int, largest: Callable[[], int]) -> Iterator[N
 
 
 def has_noted(config: Config, ranks: int) -> bool:
-    """Whether as many ranks in the same layout have noted a micro-batch that fits."""
+    """Whether there is a note for this number of ranks and this layout."""
     note = codec.read_if_whole(_path(config), MicroBatchNote)
     return note is not None and note.where == _where(config, ranks)
 
 
 def noted_micro_batch(config: Config, ranks: int) -> int:
-    """The configuration's micro-batch, or a smaller one that as many ranks in the same layout have noted."""
+    """The configuration's micro-batch, or a smaller one from a note for this number of ranks and this layout."""
     note = codec.read_if_whole(_path(config), MicroBatchNote)
     if note is None or note.where != _where(config, ranks):
         return config.batch.micro

@@ -1,8 +1,8 @@
-"""Leaving: a stop that is heard in the middle of a long step ends it there; the weights are still those before it.
+"""Leaving: a stop in the middle of a long step abandons the step there; the weights are still those before it.
 
-A rank looks between two micro-batches whether it was asked to stop, in its own memory: that costs the others nothing.
-Only when a rank leaves, it tells the others, as for memory that ran out (`slipway.trainer.elastic.peers`). A step that
-is nearly done is done first: to leave it costs more than to end it.
+A rank checks between two micro-batches whether it was asked to stop. The check reads its own memory and costs no
+collective. A rank that leaves tells the others, as it does when memory runs out (`slipway.trainer.elastic.peers`). A
+step that is nearly done goes on to its end, which costs less than to abandon it.
 """
 
 import time
@@ -14,35 +14,39 @@ from slipway.trainer.step import exhaustion
 from slipway.trainer.step.microbatch import MicroBatch
 
 LONG_SECONDS = 5.0
-"""A step that is expected to take longer than this yet is left."""
+"""A step whose remaining time is expected to be longer than this is abandoned."""
 WORD = "asked to stop in the middle of a step"
 
 
 class StepLeft(Exception):
-    """All ranks have left the step; nothing of it counts."""
+    """All ranks have abandoned the step; the weights are those before it."""
 
 
 class Leaving:
-    """Whether a rank leaves the step that it is in."""
+    """Decides whether a rank abandons its current step."""
 
     def __init__(self) -> None:
         self._stop: StopRequest | bool = False
-        self._begun, self._usual = 0.0, 0.0
+        self._begun = 0.0
+        self._usual = 0.0
+        """Seconds of the step before."""
 
     def begin(self, stop: StopRequest | bool) -> None:
-        """A step begins; `stop` is False for one that must be done once it has begun."""
-        self._stop, self._begun = stop, time.monotonic()
+        """A step begins; `stop` is False for one that must not be abandoned."""
+        self._stop = stop
+        self._begun = time.monotonic()
 
     def end(self) -> None:
         """The step is done."""
-        self._stop, self._usual = False, time.monotonic() - self._begun
+        self._stop = False
+        self._usual = time.monotonic() - self._begun
 
     def guarded(self, parts: Sequence[MicroBatch]) -> Sequence[MicroBatch]:
-        """The micro-batches; who goes through them raises StepLeft before one, when the step is to be left."""
+        """The micro-batches; iteration raises StepLeft before one if the step is to be abandoned."""
         return parts if self._stop is False else _GuardedParts(parts, self)
 
     def look(self, done: int, parts: int) -> None:
-        """Raises StepLeft when this rank was asked to stop, and much of the step is left."""
+        """Raises StepLeft if this rank was asked to stop and the rest of the step takes longer than `LONG_SECONDS`."""
         if not self._stop:
             return
         passed = time.monotonic() - self._begun
@@ -52,10 +56,11 @@ class Leaving:
 
 
 class _GuardedParts(Sequence[MicroBatch]):
-    """Micro-batches with a look before each."""
+    """Micro-batches with a check before each."""
 
     def __init__(self, parts: Sequence[MicroBatch], leaving: Leaving) -> None:
-        self._parts, self._leaving = parts, leaving
+        self._parts = parts
+        self._leaving = leaving
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -74,16 +79,18 @@ class _GuardedParts(Sequence[MicroBatch]):
 
 
 def reason(error: BaseException) -> str | None:
-    """Why all ranks are to leave a section of work: memory ran out, or one was asked to stop; None otherwise."""
-    return WORD if isinstance(error, StepLeft) else exhaustion.reason(error)
+    """Why all ranks must leave a section of work: memory ran out, or one was asked to stop; None for other errors."""
+    if isinstance(error, StepLeft):
+        return WORD
+    return exhaustion.reason(error)
 
 
 def is_asked(reason: str) -> bool:
-    """Whether ranks left a section as one was asked to stop."""
+    """Whether ranks left a section because one was asked to stop."""
     return reason.endswith(WORD)
 
 
 def raise_if_asked(reason: str) -> None:
-    """Raises StepLeft where ranks left a section as one was asked to stop."""
+    """Raises StepLeft if ranks left a section because one was asked to stop."""
     if is_asked(reason):
         raise StepLeft(reason)

@@ -1,7 +1,7 @@
 """Local updates: each rank trains alone, and every `local_steps` steps the ranks synchronise their weights.
 
-At a synchronisation, an outer SGD with Nesterov momentum takes a step; its gradient is the mean over the ranks of how
-far their weights have moved since the last one. With rate 1 and no momentum that averages the weights (local SGD,
+At a synchronisation, an outer SGD with Nesterov momentum takes a step. Its gradient is the mean over the ranks of their
+weights' change since the last synchronisation. With rate 1 and no momentum that averages the weights (local SGD,
 arXiv:1805.09767); DiLoCo (arXiv:2311.08105) takes 0.7 and 0.9 over an inner AdamW. Ranks keep their optimisers' states.
 """
 
@@ -20,15 +20,18 @@ from slipway.trainer.step.optimisers import momentum
 class LocalUpdates:
     """One rank's part of the synchronisations; every rank holds a whole copy of the model.
 
-    Between two synchronisations the ranks' weights differ. Right after one, the weights of any rank are the anchor from
-    which the next one measures. A checkpoint of that moment needs only them and what `state` returns.
+    Between two synchronisations the ranks' weights differ. Right after one, all ranks have the same weights: the anchor
+    from which the next synchronisation measures. A checkpoint of that moment needs only them and `state`.
     """
 
     def __init__(
         self, model: nn.Module, optimiser: Optimizer, config: Communication, world: World, last_step: int
     ) -> None:
         """The ranks also synchronise after `last_step`."""
-        self._model, self._optimiser, self._world, self._last_step = model, optimiser, world, last_step
+        self._model = model
+        self._optimiser = optimiser
+        self._world = world
+        self._last_step = last_step
         self._every = config.local_steps
         self._trained = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
         self._anchor = {name: nn.Parameter(torch.empty_like(weight)) for name, weight in self._trained.items()}
@@ -39,6 +42,7 @@ class LocalUpdates:
             nesterov=config.outer_momentum > 0,
         )
         self._apart = False
+        """Whether this rank has taken a step since the last synchronisation."""
         optimiser.register_step_pre_hook(self._remember_anchor)
 
     def synchronise_if_due(self, step: int) -> bool:
@@ -49,7 +53,7 @@ class LocalUpdates:
         return True
 
     def state(self) -> dict[str, Tensor]:
-        """What this rank needs beside the weights to continue after a synchronisation; no two ranks have the same."""
+        """This rank's own state, beside the weights, to continue after a synchronisation."""
         inner = {
             f"inner/{name}/{key}": torch.as_tensor(value)
             for name, weight in self._trained.items()

@@ -1,8 +1,8 @@
-"""Measuring: a checkpoint's loss over samples that the ranks share out, in batches that fit the memory.
+"""Measuring: a checkpoint's loss over samples that are divided between the ranks, in batches that fit the memory.
 
-Batches are numbered. A data-parallel rank measures every n-th one, and the sums are added in the order of the batches,
-so that the result does not depend on the number of ranks. All ranks call the model equally often, as they gather
-weights together: a rank that has no batch left repeats one, which counts for nothing.
+Of n data-parallel ranks, each measures every n-th batch. The sums are added in the order of the batches, so the result
+does not depend on the number of ranks. All ranks call the model equally often, because they gather weights together: a
+rank without a batch left measures one again, and its result is dropped.
 """
 
 import contextlib
@@ -24,12 +24,13 @@ from slipway.trainer.step.parallel.replicas import free_gathered_weights
 from slipway.trainer.step.passes import score
 
 ROWS = 16
-"""The most samples in a batch: more are no faster."""
+"""The largest batch, in samples: larger ones are no faster."""
 USED = 0.8
-"""The share of the free memory that a batch may take: what one sample takes is measured once."""
+"""The share of the free memory that a batch may take. The memory of one sample is measured once."""
 PARTS = 10
-"""Of the probability from 0 to 1, in which predictions are counted by how sure the model was."""
-STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+"""Equal parts of the probability from 0 to 1, by which predictions are counted."""
+STATUS = Path("/proc/self/status")
+CLEAR = Path("/proc/self/clear_refs")
 
 Batch = Callable[[], tuple[Rows, SampleNumbers]]
 """Reads the samples of one batch, and their numbers."""
@@ -44,12 +45,12 @@ class BatchSums:
     right: int
     predicted: int
     confidence: tuple[tuple[int, float, int], ...] = ()
-    """As `slipway.trainer.record.scores.ExampleSums` has it; empty where it was not asked for."""
+    """As in `slipway.trainer.record.scores.ExampleSums`; empty unless requested."""
 
 
 @contextlib.contextmanager
 def finding_no_memory(what: str) -> Iterator[None]:
-    """Raises MemoryError, which says what to change, when memory runs out in it."""
+    """The context of `what`: raises MemoryError, with a remedy, when memory runs out in it."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -63,7 +64,7 @@ class Measurement:
     """A model laid over the ranks without gradients; a checkpoint is loaded into the tensors of `model`."""
 
     def __init__(self, config: Config, world: World, data: Data) -> None:
-        """All ranks call at once. Raises ValueError for settings that do not fit the model."""
+        """All ranks call it at the same time. Raises ValueError for settings that do not fit the model."""
         self.world = world
         self._devices = parallel.device_mesh(world)
         divided = building.built(config, self._devices, data, world.device)
@@ -74,12 +75,13 @@ class Measurement:
     def sums(
         self, batches: Sequence[Batch], on_round: Callable[[int], None] = lambda _: None, confidence: bool = False
     ) -> list[BatchSums]:
-        """The sums of each batch, in their order, on every rank; `on_round` is called with how many are done.
+        """The sums of each batch, in order, on every rank; `on_round` is called with the number of batches done.
 
-        With `confidence`, they say how sure the model was. All ranks call with equally many batches. Raises
+        With `confidence`, the sums include the calibration counts. All ranks call it with equally many batches. Raises
         MemoryError when one does not fit.
         """
-        shares, own_sums = self.world.data_size, list[BatchSums]()
+        shares = self.world.data_size
+        own_sums = list[BatchSums]()
         for first in range(0, len(batches), shares):
             number = first + self.world.data_rank
             batch_sums = self._batch(number % len(batches), batches, confidence)
@@ -98,19 +100,21 @@ class Measurement:
                 parallel.take_length(self.model, self._devices, inputs.shape[1])
             outputs = self.model(inputs, *self.model.bounds(rows, self.world.device))
             loss, right = score(self.model, outputs, targets, len(sample_ids))
-            totals = float(loss), int(right)
-            sure = self._confidence(outputs, targets) if confidence else ()
+            summed_loss = float(loss)
+            right_count = int(right)
+            counts = self._confidence(outputs, targets) if confidence else ()
         predicted = targets.numel() if self.model.causal else len(sample_ids) * self._targets_per_sample
-        return BatchSums(number, *totals, predicted, sure)
+        return BatchSums(number, summed_loss, right_count, predicted, counts)
 
     def _confidence(self, outputs: Tensor, targets: Tensor) -> tuple[tuple[int, float, int], ...]:
-        """How sure the model was, in `PARTS` equal parts of the probability; empty where a rank lacks logits.
+        """Predictions, summed confidences and hits in each of `PARTS` parts; empty if a rank has not all logits.
 
         outputs: [..., tokens or classes], targets: [...].
         """
         if type(self.model.vocabulary) is not Vocabulary or outputs.dim() != targets.dim() + 1:
             return ()
-        logits, there = outputs.float(), targets != NO_TARGET
+        logits = outputs.float()
+        there = targets != NO_TARGET
         highest = logits.amax(-1)
         sure = (highest - logits.logsumexp(-1)).exp()[there]
         right = (logits.gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1) == highest)[there]
@@ -121,9 +125,9 @@ class Measurement:
         return tuple(zip(counts.tolist(), sums.tolist(), map(int, hits.tolist()), strict=True))
 
     def rows_that_fit(self, sample: Batch) -> int:
-        """How many samples every rank has room for at once, from 1 to `ROWS`: it measures one. All ranks call at once.
+        """The number of samples that fit every rank at once, from 1 to `ROWS`, from the memory that one sample takes.
 
-        Raises MemoryError when there is no room for one.
+        All ranks call it at the same time. Raises MemoryError when one sample does not fit.
         """
         device = self.world.device
         before = _start_of_peak(device)
@@ -136,7 +140,7 @@ class Measurement:
 
 
 def _start_of_peak(device: torch.device) -> int:
-    """Begin to measure the peak; returns the bytes that are held now."""
+    """Begin to measure the peak; returns the bytes that are in use now."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return torch.cuda.memory_allocated(device)
@@ -148,11 +152,13 @@ def _start_of_peak(device: torch.device) -> int:
 
 
 def _peak(device: torch.device) -> int:
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _status("VmHWM")
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return _status("VmHWM")
 
 
 def _free(device: torch.device) -> float:
-    """Bytes that this rank may still take: of its GPU, or of its part of the host within the limits of its process."""
+    """Bytes that this rank may still allocate: on its GPU, or in its share of the host within its process limits."""
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + cached

@@ -1,7 +1,7 @@
 """Micro-batches: a rank's share of a batch in parts that go through the model one at a time.
 
-Every rank has equally many parts: where ranks communicate inside the model (divided weights, pipelines, batch
-normalisation over all ranks), they must call it equally often. Shares differ by a sample, and so do parts.
+Every rank has equally many parts, because ranks that communicate inside the model (divided weights, pipelines, batch
+normalisation over all ranks) must call it equally often. Shares may differ by a sample, and so may parts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,11 +25,11 @@ class MicroBatch:
     rows: Rows
     sample_ids: SampleNumbers
     real: int
-    """The first `real` rows are samples of the share; the rest is blank, and counts in no loss and no gradient."""
+    """The first `real` rows are samples of the share; the others are blank, and add nothing to losses and gradients."""
 
 
 def alike_parts(sequences: int, micro: int, shares: int, rounds: int) -> tuple[int, int]:
-    """How many parts every share of a batch is cut into, a multiple of `rounds`, and the samples of the largest one."""
+    """The number of parts of every share of a batch, a multiple of `rounds`, and the samples of the largest part."""
     count = -(-micro_batches(sequences, micro, shares) // rounds) * rounds
     return count, -(-sequences // shares // count)
 
@@ -44,7 +44,7 @@ def cut(rows: Rows, sample_ids: SampleNumbers, count: int, size: int) -> Iterato
 
 
 def blank(data: Data, count: int, documents: bool = False) -> Rows:
-    """`count` samples of `data` without content; with the bounds of their `documents`, where the model reads them."""
+    """`count` blank samples of `data`, with the bounds of their documents if the model reads them (`documents`)."""
     if any(data.picture):
         return Labelled(np.zeros((count, *data.picture), np.uint8), np.zeros(count, np.int64))
     tokens = np.zeros((count, data.length + 1), np.uint16)

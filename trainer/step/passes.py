@@ -1,4 +1,4 @@
-"""Forward and backward passes of a model whose blocks are all here, one micro-batch after the other."""
+"""Forward and backward passes of a model without a pipeline, one micro-batch after the other."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ from slipway.trainer.step.precision import autocast
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over samples of this rank, which stay on the device until they are read: to read one waits for the device.
+    """Sums over samples of this rank. They stay on the device, because reading one waits for the device.
 
-    A step reads them together with all else that it wants to know (`Engine.finish`).
+    A step reads all its numbers at once (`Engine.finish`).
     """
 
     losses: Tensor
     """In nats, summed over the targets: a scalar."""
     hits: Tensor
-    """Number of targets whose likeliest prediction is right: a scalar."""
+    """Number of targets that the model predicts right: a scalar."""
 
     @staticmethod
     def zero(device: torch.device) -> "Sums":
@@ -48,14 +48,16 @@ class StepTotals:
     """The sums of a step over all ranks."""
 
     loss: float
+    """In nats, summed over the targets."""
     correct: float
     norm: float
-    """Of the whole gradient, before it was scaled down."""
+    """Of the whole gradient, before it was clipped."""
     others: list[float]
+    """The sums of the further numbers that each rank gave to `Engine.finish`."""
 
 
 class Prepared(NamedTuple):
-    """What a pass over some samples needs, on the device: of sequences that ranks share, this rank's part."""
+    """The tensors of a pass, on the device. If ranks divide sequences, they have this rank's positions."""
 
     inputs: Tensor
     targets: Tensor
@@ -63,21 +65,20 @@ class Prepared(NamedTuple):
 
 
 def prepared(model: Model, rows: Rows, sample_ids: SampleNumbers, device: torch.device) -> Prepared:
-    """The samples as this rank's part of the model takes them."""
+    """The samples as the inputs of this rank's part of the model."""
     inputs, targets = model.prepare(rows, sample_ids, device)
     bounds = model.bounds(rows, device)
-    cut = model.share.cut if model.share is not None else _identity
+    if model.share is None:
+        return Prepared(inputs, targets, bounds)
+    cut = model.share.cut
     return Prepared(cut(inputs), cut(targets), tuple(map(cut, bounds)))
-
-
-def _identity(x: Tensor) -> Tensor:
-    return x
 
 
 def score(model: Model, outputs: Tensor, targets: Tensor, real: int) -> tuple[Tensor, Tensor]:
     """The summed loss, and the number of right predictions, of the first `real` samples."""
-    if real < len(outputs):  # without blanks, a slice would only add a copy to the backward pass
-        outputs, targets = outputs[:real], targets[:real]
+    if real < len(outputs):  # not without blank samples: a slice adds a copy to the backward pass
+        outputs = outputs[:real]
+        targets = targets[:real]
     return model.loss(outputs, targets), model.correct(outputs.detach(), targets)
 
 
@@ -92,12 +93,18 @@ class Passes:
         device: torch.device,
         timeline: Timeline,
     ) -> None:
-        """`called` calls the model, and averages gradients where replicas do."""
-        self._timeline, self._model, self.called = timeline, model, called
-        self._device, self._precision = device, config.run.precision
+        """`called` is the module that a pass calls: `model`, or DDP around it."""
+        self._timeline = timeline
+        self._model = model
+        self.called = called
+        self._device = device
+        self._precision = config.run.precision
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
-        """Add the gradients of `weight` times the loss; data-parallel ranks have their mean with the last part."""
+        """Forward and backward: add the gradients of `weight` times the summed loss to those of the parameters.
+
+        With the last part, data-parallel ranks average the gradients.
+        """
         sums = Sums.zero(self._device)
         for index, part in enumerate(parts):
             with replicas.before_backward(self.called, last=index == len(parts) - 1):

@@ -47,26 +47,39 @@ class PipelinePasses:
         device: torch.device,
         timeline: Timeline,
     ) -> None:
-        """`called` call the stages, which have parts of `model`, and average gradients where replicas do."""
-        self._timeline, self._stages, self._called = timeline, stages, called
-        self._model, self._config, self._device = model, config, device
+        """`called`: the modules that call `stages`, the parts of `model`; with replicas, DDP around each stage."""
+        self._timeline = timeline
+        self._config = config
+        self._device = device
+
+        # The stages of this rank.
+        self._model = model
+        self._stages = stages
+        self._called = called
         self._group = devices["pipeline"].get_group()
         self._numbers = stages_of(devices["pipeline"].get_local_rank(), devices["pipeline"].size(), len(stages))
         self._count = devices["pipeline"].size() * len(stages)
         self._shapes = _shapes(config, data, model)
         self._schedules: dict[tuple[int, int, bool], OneStage | SeveralStages] = {}
+
+        # The pass that a schedule is running; `_loss` reads and adds to it.
         self._parts: Sequence[MicroBatch] = ()
-        self._weight, self._targets, self._sums = 0.0, torch.empty(0), Sums.zero(device)
+        self._weight = 0.0
+        self._targets = torch.empty(0)
+        self._sums = Sums.zero(device)
 
     def train(self, parts: Sequence[MicroBatch], weight: float) -> Sums:
-        """Add the gradients of `weight` times the loss. Sums are those of the last stage, and zeros elsewhere."""
+        """Forward and backward: add the gradients of `weight` times the loss; the sums are zero but on the last stage.
+
+        The schedule takes the loss of each micro-batch from `_loss`, and starts its backward pass.
+        """
         inputs, target, bounds = self._prepare(parts, weight)
         with self._timeline.part("pipeline"):
             self._schedule(parts, True).step(*inputs, target=target, return_outputs=False, **bounds)
         return self._sums
 
     def measure(self, parts: Sequence[MicroBatch], on_part: Callable[[], None]) -> Sums:
-        """The sums without gradients; `on_part` is called once: a schedule runs all parts together."""
+        """The sums without gradients; `on_part` is called once, because a schedule runs all parts together."""
         inputs, target, bounds = self._prepare(parts, 1.0)
         with torch.no_grad():
             self._schedule(parts, False).eval(*inputs, target=target, losses=[], **bounds)
@@ -78,33 +91,37 @@ class PipelinePasses:
     def _prepare(
         self, parts: Sequence[MicroBatch], weight: float
     ) -> tuple[tuple[Tensor, ...], Tensor | None, dict[str, Any]]:
-        """The inputs, for the first stage; the numbers of the micro-batches, for the last one; bounds, for each."""
+        """The inputs for the first stage, the micro-batches' indices for the last one, and the bounds for each."""
         rows = joined([part.rows for part in parts])
         sample_ids = np.concatenate([part.sample_ids for part in parts])
         inputs, targets, bounds = prepared(self._model, rows, sample_ids, self._device)
-        self._parts, self._weight, self._targets, self._sums = parts, weight, targets, Sums.zero(self._device)
+        self._parts = parts
+        self._weight = weight
+        self._targets = targets
+        self._sums = Sums.zero(self._device)
         target = torch.arange(len(parts)) if self._stages[-1].last else None
-        # The stage was described to the schedule by contiguous tensors, so it must receive such tensors.
+        # The schedule allocated contiguous tensors for the stage, so the inputs must be contiguous.
         arguments = (inputs.contiguous(),) if self._stages[0].first else ()
         return arguments, target, dict(zip(("begins",), bounds, strict=False))
 
     def _loss(self, outputs: Tensor, which: Tensor) -> Tensor:
         """The weighted loss of one micro-batch."""
-        index, size = int(which), len(outputs)
+        index = int(which)
+        size = len(outputs)
         targets = self._targets[index * size : (index + 1) * size]
         loss, correct = score(self._model, outputs, targets, self._parts[index].real)
         self._sums = self._sums.plus(loss, correct)
         return loss * self._weight
 
     def _schedule(self, parts: Sequence[MicroBatch], trains: bool) -> OneStage | SeveralStages:
-        """The schedule for this number and size of micro-batches; it is kept, as it has receive buffers."""
+        """The schedule for this number and size of micro-batches; cached, because it owns receive buffers."""
         key = len(parts), len(parts[0].sample_ids), trains
         if key not in self._schedules:
             self._schedules[key] = self._new_schedule(*key)
         return self._schedules[key]
 
     def _new_schedule(self, count: int, size: int, trains: bool) -> OneStage | SeveralStages:
-        """One of PyTorch's. Without gradients there is nothing to be gained by turns: each stage takes all parts."""
+        """One of PyTorch's schedules. Without a backward pass to alternate with, each stage takes all parts in turn."""
         stages: list[Any] = [self._stage(index, size, trains) for index in range(len(self._stages))]
         if len(stages) > 1:
             several = ScheduleInterleaved1F1B if trains else ScheduleLoopedBFS

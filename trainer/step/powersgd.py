@@ -1,8 +1,8 @@
 """PowerSGD: DDP's ranks exchange each gradient matrix as the product of two thin matrices.
 
-After Vogels et al., arXiv:1905.13727, algorithms 1 and 2. What the approximation leaves out on a rank is added to
-that rank's next gradient. PyTorch's own hook keeps these errors by bucket; here they are kept by parameter, so that a
-checkpoint can hold them whatever the buckets are.
+After Vogels et al., arXiv:1905.13727, algorithms 1 and 2. A rank adds the error of its approximation to its next
+gradient. PyTorch's own hook stores these errors by bucket; this one stores them by parameter, so that a checkpoint can
+hold them whatever the buckets are.
 """
 
 import torch
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 LEAST_SAVING = 2
-"""A matrix is approximated only if that makes it this many times smaller, as in PyTorch's hook."""
+"""A matrix is approximated only if its two factors are at least this many times smaller, as in PyTorch's hook."""
 
 
 class PowerSGD:
     """A communication hook of DDP, with the state of one rank."""
 
     def __init__(self, model: nn.Module, rank: int, seed: int) -> None:
-        """`rank` is that of the approximations. The first factors are drawn from `seed`, the same on all ranks."""
+        """`rank` is that of the approximations. The first factors are drawn from `seed`, which all ranks share."""
         random = torch.Generator().manual_seed(seed)
         self._names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
         self._errors: dict[str, Tensor] = {}
@@ -30,7 +30,7 @@ class PowerSGD:
                 self._errors[name] = torch.zeros(rows, columns).to(parameter)
 
     def state(self) -> dict[str, Tensor]:
-        """What this rank needs to continue exactly."""
+        """This rank's errors and factors, with which it continues exactly."""
         errors = {f"error/{name}": error for name, error in self._errors.items()}
         return errors | {f"factor/{name}": factor for name, factor in self._factors.items()}
 
@@ -42,7 +42,7 @@ class PowerSGD:
     def hook(self, _: object, bucket: GradBucket) -> torch.futures.Future[Tensor]:
         """Average a bucket over the ranks, in two rounds.
 
-        It waits for both, so that all ranks do them in the same order; on a GPU it is the stream that waits.
+        It waits for both, so that all ranks run them in the same order; on a GPU, the stream waits.
         """
         gradients = {self._names[p]: g for p, g in zip(bucket.parameters(), bucket.gradients(), strict=True)}
         matrices = {name: g.view(_shape(g)) for name, g in gradients.items() if name in self._factors}

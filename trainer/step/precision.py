@@ -1,4 +1,4 @@
-"""Precision: the type that a model computes in, and the loss scale that fp16's small range needs.
+"""Precision: the type that a model computes in, and the loss scale for fp16's small range.
 
 Weights, and sums of gradients, are fp32 in every precision.
 """
@@ -10,7 +10,8 @@ import torch
 
 from slipway.trainer.config.sections import Precision
 
-FIRST_SCALE, LEAST_SCALE = 2.0**16, 1.0
+FIRST_SCALE = 2.0**16
+LEAST_SCALE = 1.0
 GROWTH_STEPS = 2000
 
 
@@ -27,9 +28,9 @@ def autocast(precision: Precision, device: torch.device) -> contextlib.AbstractC
 
 @dataclass
 class LossScale:
-    """Dynamic loss scaling: halved by a step that overflows, doubled after 2000 that don't (as torch's GradScaler).
+    """Dynamic loss scaling: a step that overflows halves it, 2000 steps without overflow double it (as GradScaler).
 
-    The norm of the whole gradient shows an overflow anywhere, so that all ranks decide alike whatever part each has.
+    The norm of the whole gradient shows an overflow on any rank, so all ranks decide alike, whatever part they have.
     """
 
     value: float = FIRST_SCALE
@@ -37,14 +38,16 @@ class LossScale:
     """Steps in a row without an overflow."""
 
     def accepts(self, finite: bool) -> bool:
-        """Adapt the scale to a step, whose gradient norm is `finite` or not; returns whether to use its gradients.
+        """Adapt the scale to a step whose gradient norm is `finite` or not; returns whether to use its gradients.
 
-        A norm that is not finite at the least scale is no overflow: the model diverges, and the caller must see it.
+        An infinite norm at the smallest scale is no overflow: the model diverges, and the caller must see that.
         """
         if not finite and self.value > LEAST_SCALE:
-            self.value, self.steps = max(LEAST_SCALE, self.value / 2), 0
+            self.value = max(LEAST_SCALE, self.value / 2)
+            self.steps = 0
             return False
         self.steps += 1
         if self.steps == GROWTH_STEPS:
-            self.value, self.steps = self.value * 2, 0
+            self.value = self.value * 2
+            self.steps = 0
         return True

@@ -1,8 +1,8 @@
-"""Randomness: what a step draws depends on the seed, the samples and the rank's part of them, and on no earlier draw.
+"""Randomness: the draws of a step depend on the seed, the samples and the rank's part of them, on no earlier draw.
 
-Ranks that share matrices draw the same, so that activations which all of them hold are dropped alike and their copies
-of the weights stay equal; shares of a batch, parts of a sequence and stages of a pipeline draw numbers of their own. A
-step that is done again, after a restart, from an older checkpoint or for want of memory, draws the same.
+So a step that is repeated, after a restart, from an older checkpoint or for want of memory, draws the same numbers.
+Ranks that share matrices draw the same numbers: they drop the activations that they all hold alike, and their copies of
+the weights stay equal. Shares of a batch, parts of a sequence and stages of a pipeline draw numbers of their own.
 """
 
 import random
@@ -30,7 +30,7 @@ def seed_for_model(seed: int) -> None:
 
 
 def _seed(value: int) -> None:
-    # Not torch.manual_seed: it asks every kind of device that PyTorch knows, and takes 50 times as long.
+    # torch.manual_seed would take 50 times as long: it queries every kind of device that PyTorch knows.
     torch.default_generator.manual_seed(value % 2**63)
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.cuda.manual_seed(value % 2**63)

@@ -8,7 +8,7 @@ from slipway.trainer.config.sections import Optimiser
 def learning_rate(config: Optimiser, step: int, steps: int) -> float:
     """The rate of `step`, from 0 to steps - 1: it rises to `learning_rate`, then falls to `final_fraction` of it.
 
-    The schedule constant stays at `learning_rate`.
+    The constant schedule stays at `learning_rate`.
     """
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / config.warmup_steps
@@ -17,21 +17,24 @@ def learning_rate(config: Optimiser, step: int, steps: int) -> float:
 
 
 def consequence(before: tuple[Optimiser, int], after: tuple[Optimiser, int], step: int) -> str:
-    """What another schedule, or another number of steps, does to the learning rate after `step`: a sentence.
+    """A sentence about the effect of another schedule, or another number of steps, on the learning rate after `step`.
 
-    Both are the configuration and the number of steps.
+    `before` and `after` are the optimiser's configuration and the number of steps.
     """
-    (_, last), (_, end) = before, after
-    was, now = learning_rate(before[0], step, last), learning_rate(after[0], step, end)
-    if after[0].schedule == "constant" and was == now:
+    old_config, last = before
+    config, end = after
+    was = learning_rate(old_config, step, last)
+    now = learning_rate(config, step, end)
+    if config.schedule == "constant" and was == now:
         return f"the learning rate stays at {now:.4g}"
-    begins = f"is {now:.4g} at step {step + 1}" + (f", and not {was:.4g}" if now != was else ", as it would have been")
-    ends = f"{learning_rate(after[0], end - 1, end):.4g} at step {end}, and not at step {last}"
+    comparison = ", as it would have been" if now == was else f", and not {was:.4g}"
+    begins = f"is {now:.4g} at step {step + 1}{comparison}"
+    ends = f"{learning_rate(config, end - 1, end):.4g} at step {end}, and not at step {last}"
     return f"the learning rate {begins}; it comes to {ends}"
 
 
 def _height(config: Optimiser, step: int, steps: int) -> float:
-    """How far the rate stands above its final value after warm-up: 1 at the highest, 0 at the last step."""
+    """The rate after warm-up, relative to its range: 1 is the highest, 0 the final value."""
     match config.schedule:
         case "cosine":
             return (1 + math.cos(math.pi * _passed(step, config.warmup_steps, steps))) / 2

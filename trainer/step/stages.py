@@ -1,7 +1,8 @@
 """Stages of a pipeline: which parts of the model a rank keeps, and each part as one module.
 
-A rank has one stage, or several that lie apart (`layout.stages_per_rank`): the stages go round the ranks. Apart from
-`slipway.trainer.step.pipeline`, which runs the stages, because PyTorch's schedules import its compiler.
+A rank has one stage, or several that are not neighbours (`layout.stages_per_rank`): stages are assigned round-robin.
+`slipway.trainer.step.pipeline`, which runs the stages, is a module of its own because PyTorch's schedules import its
+compiler.
 """
 
 import copy
@@ -20,12 +21,15 @@ class StageModule(nn.Module):
 
     def __init__(self, model: Model, precision: Precision, first: bool, last: bool) -> None:
         super().__init__()
-        self.model, self.first, self.last, self._precision = model, first, last, precision
+        self.model = model
+        self.first = first
+        self.last = last
+        self._precision = precision
 
     def forward(self, x: Tensor, begins: Tensor | None = None) -> Tensor:
-        """The first stage takes inputs, the last one returns outputs; between stages pass activations, in fp32.
+        """The first stage takes inputs, the last one returns outputs; stages pass each other activations in fp32.
 
-        begins: on every stage, what the model's `bounds` gave, where it did.
+        begins: the result of the model's `bounds` on every stage; None if there is none.
         """
         with autocast(self._precision, x.device):
             x = self.model.first(x) if self.first else x
@@ -35,12 +39,12 @@ class StageModule(nn.Module):
 
 
 def stages_of(rank: int, ranks: int, stages_per_rank: int) -> range:
-    """The numbers of the stages that a rank of the pipeline has, where every rank has `stages_per_rank`."""
+    """The numbers of a rank's stages, if every rank of the pipeline has `stages_per_rank`."""
     return range(rank, ranks * stages_per_rank, ranks)
 
 
 def blocks_of(layers: int, numbers: Sequence[int], count: int) -> list[int]:
-    """The blocks that these stages of `count` have, of a model with so many layers."""
+    """The blocks of these stages, of `count` stages of a model with this number of layers."""
     return [block for number in numbers for block in _blocks(layers, number, count)]
 
 
@@ -49,17 +53,25 @@ def keep_stages(model: Model, numbers: Sequence[int], count: int) -> None:
     assert not set(model.first_uses) & set(model.last_uses)
     for block in set(range(len(model.blocks))) - set(blocks_of(len(model.blocks), numbers, count)):
         delattr(model.blocks, str(block))
-    for name in (*(() if 0 in numbers else model.first_uses), *(() if count - 1 in numbers else model.last_uses)):
-        delattr(model, name)
+    if 0 not in numbers:
+        for name in model.first_uses:
+            delattr(model, name)
+    if count - 1 not in numbers:
+        for name in model.last_uses:
+            delattr(model, name)
 
 
 def stage_model(model: Model, layers: int, number: int, count: int) -> Model:
-    """The model of the stage `number` alone, whose blocks and parameters are those of `model`.
+    """The model of the stage `number` alone; it shares blocks and parameters with `model`.
 
-    `model` has what several stages of `count` need (`keep_stages`), of `layers` blocks. See `share_parameters`.
+    `model` has the modules of several stages of `count` (`keep_stages`), of `layers` blocks. See `share_parameters`.
     """
     part = copy.copy(model)
-    others = {*(model.first_uses if number else ()), *(model.last_uses if number < count - 1 else ())}
+    others: set[str] = set()
+    if number > 0:
+        others |= set(model.first_uses)
+    if number < count - 1:
+        others |= set(model.last_uses)
     part._modules = {name: module for name, module in model._modules.items() if name not in others}
     part._parameters = {name: parameter for name, parameter in model._parameters.items() if name not in others}
     own_blocks = set(map(str, _blocks(layers, number, count)))
@@ -69,9 +81,9 @@ def stage_model(model: Model, layers: int, number: int, count: int) -> Model:
 
 
 def share_parameters(model: Model, parts: Sequence[Model]) -> None:
-    """Let `model` have those parameters, outside all of its modules, that its `parts` have now.
+    """Set the parameters that `model` has outside its modules to those of its `parts`.
 
-    What divides weights, or gives them memory, replaces them in the parts.
+    Division and allocation replace these parameters in the parts alone.
     """
     for part in parts:
         model._parameters.update(part._parameters)

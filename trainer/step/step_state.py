@@ -1,6 +1,7 @@
-"""The state between two steps, which must not be lost when a step is done again, in the same memory or a new layout.
+"""The state between two steps: a step that is repeated, in the same layout or a new one, must begin from it.
 
-A step changes the weights only at its end, but the running statistics of batch normalisation in every forward pass.
+A step changes the weights only at its end, but every forward pass changes the running statistics of batch
+normalisation. So these are remembered at the beginning of a step.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ from slipway.trainer.start.divided import is_divided
 
 
 class RunningStatistics:
-    """The saved buffers of a model, and their values at the beginning of a step. Models without any cost nothing."""
+    """The saved buffers of a model, and their values at the beginning of a step."""
 
     def __init__(self, model: nn.Module) -> None:
         saved = model.state_dict().keys()
@@ -26,13 +27,13 @@ class RunningStatistics:
 
     @torch.no_grad()
     def remember(self) -> None:
-        """The values are those that the step begins with."""
+        """Remember the present values as the beginning of a step."""
         for before, now in zip(self._before, self._now, strict=True):
             before.copy_(now)
 
     @torch.no_grad()
     def restore(self, model: nn.Module) -> None:
-        """Give `model`, the same one or one that takes its place, the remembered values."""
+        """Set the buffers of `model`, the same one or its replacement, to the remembered values."""
         self._now = self._of(model)
         for before, now in zip(self._before, self._now, strict=True):
             now.copy_(before)
@@ -44,7 +45,7 @@ class RunningStatistics:
 
     @torch.no_grad()
     def give(self, model: nn.Module, values: Mapping[str, Tensor]) -> None:
-        """Give `model` these values, and remember them."""
+        """Set the buffers of `model` to these values, and remember them."""
         for name, before in zip(self._names, self._before, strict=True):
             before.copy_(values[name])
         self.restore(model)
@@ -55,19 +56,22 @@ class RunningStatistics:
 
 
 class StepMark:
-    """Whether the weights, and all that belongs to them, are those between two steps; and which values are, if not."""
+    """How far the current step is: whether weights, optimiser and extra state are still those between two steps."""
 
     def __init__(self) -> None:
-        self.begun, self.halfway = False, False
-        """A step has begun, and weights are as before; its update has begun."""
+        self.begun = False
+        """A step has begun; the weights are still those before it."""
+        self.halfway = False
+        """The update has begun, so that the weights are in no consistent state."""
         self.extra: dict[str, Any] = {}
         """The engine's extra state as it was when the step began."""
         self.carried_state: CarriedState | None = None
-        """The state while the model is laid out anew."""
+        """The whole state, while the model is laid out anew."""
 
     def begin(self, extra: dict[str, Any]) -> None:
-        """A step begins, maybe once more."""
-        self.begun, self.extra = True, extra
+        """A step begins, for the first time or again."""
+        self.begun = True
+        self.extra = extra
 
     @contextlib.contextmanager
     def updating(self) -> Iterator[None]:
@@ -79,11 +83,11 @@ class StepMark:
 
 @dataclass(frozen=True)
 class CarriedState:
-    """This rank's part of the state between two steps; the values of a weight by the name of its parameter."""
+    """This rank's part of the state between two steps, by the names of the parameters."""
 
     weights: dict[str, Tensor]
     moments: dict[str, dict[str, Any]]
-    """The optimiser's state: DTensors where the parameter is one."""
+    """The optimiser's state; DTensors for parameters that are DTensors."""
     statistics: dict[str, Tensor]
     extra: dict[str, Any]
     """See `Engine.extra_state`."""
@@ -95,10 +99,10 @@ def take(
     statistics: RunningStatistics,
     extra: dict[str, Any],
 ) -> CarriedState:
-    """The state of a model with these parameters and remembered statistics; no tensor is copied.
+    """The state of a model with these parameters and remembered statistics; it copies no tensor.
 
-    The parameters are those that the optimiser has: in the middle of a pass, a model whose weights are divided has
-    others, which it gathered.
+    The parameters must be the optimiser's: in the middle of a pass, a model with divided weights has others, which it
+    has gathered.
     """
     weights = {name: local(parameter).detach() for name, parameter in parameters.items()}
     moments = {name: dict(optimiser.state.get(parameter, {})) for name, parameter in parameters.items()}
@@ -110,12 +114,13 @@ def give(model: nn.Module, optimiser: Optimizer, state: CarriedState) -> None:
     """Continue with `state` in a model of the same layout; each weight is freed as soon as it is copied."""
     for name, parameter in model.named_parameters():
         local(parameter).copy_(state.weights.pop(name))
-        if moments := state.moments.pop(name):
+        moments = state.moments.pop(name)
+        if moments:
             optimiser.state[parameter] = {key: _laid_as(parameter, value) for key, value in moments.items()}
 
 
 def reserve(parameters: Iterable[nn.Parameter], optimiser: Optimizer, copies: int) -> list[Tensor]:
-    """Memory for the optimiser's state that its first update will make: as many `copies` of each trained parameter."""
+    """Memory for the state that the optimiser's first update will allocate: `copies` of each trained parameter."""
     new = (parameter for parameter in parameters if parameter.requires_grad and parameter not in optimiser.state)
     return [torch.empty_like(local(parameter)) for parameter in new for _ in range(copies)]
 
@@ -125,18 +130,21 @@ def divided_as(parameter: Tensor, part: Tensor) -> Tensor:
     from torch.distributed.tensor import DTensor
 
     assert is_divided(parameter)
-    mesh, placements = parameter.device_mesh, parameter.placements
-    shape, stride = parameter.shape, parameter.stride()
+    mesh = parameter.device_mesh
+    placements = parameter.placements
+    shape = parameter.shape
+    stride = parameter.stride()
     return DTensor.from_local(part, mesh, placements, run_check=False, shape=shape, stride=stride)
 
 
 def _laid_as(parameter: nn.Parameter, value: Any) -> Any:
-    """A part of the optimiser's state with the device mesh of `parameter`, which has other process groups now."""
+    """A part of the optimiser's state on the device mesh of `parameter`, whose process groups are new."""
     if not is_divided(value) or not is_divided(parameter):
         return value
     from torch.distributed.tensor import DTensor
 
-    part, mesh = value.to_local(), parameter.device_mesh
+    part = value.to_local()
+    mesh = parameter.device_mesh
     return DTensor.from_local(part, mesh, value.placements, run_check=False, shape=value.shape, stride=value.stride())
 
 

@@ -1,12 +1,12 @@
-"""Hot updates: changes that a training takes over while it runs, by all ranks after the same step.
+"""Hot updates: changes of the configuration that all ranks apply after the same step, while the training runs.
 
-Rank 0 looks for new changes in the store from a thread, so that no step waits for a disk. It adds the number of the
-next one to the numbers that the ranks sum in every step anyway: all of them learn of it after the same step. Only then
-do they wait once, for rank 0's record that the change holds from here (`slipway.trainer.record.changes`) and for its
-content.
+A thread of rank 0 reads new changes from the store, so no step waits for a disk. Rank 0 adds the number of the next
+change to the numbers that the ranks sum in every step anyway, so all of them learn of it after the same step. Only then
+do they wait once, until rank 0 has recorded that the change holds from here (`slipway.trainer.record.changes`) and has
+sent its content.
 
-A start that comes back to an earlier checkpoint begins with the configuration of its file, takes over what the
-checkpoint had, and then each later change after the step that is on record.
+A start from an earlier checkpoint begins with the configuration of its file, applies the changes that the checkpoint
+had, and then each later change after the step that is on record.
 """
 
 import contextlib
@@ -29,19 +29,19 @@ from slipway.trainer.step import optimisers, schedule
 from slipway.trainer.step.engine import Engine
 
 LOOK_SECONDS = 1.0
-"""Between two looks for new changes."""
+"""Between two readings of the store."""
 LINEAGE = "changes"
 """In the lineage of a checkpoint: [number, step, new values] of each change that it has."""
 
 
 @dataclass(frozen=True)
 class _Course:
-    """The changes of one start, as rank 0 reads them for all ranks."""
+    """The changes of one start; rank 0 reads them for all ranks."""
 
     had: tuple[tuple[int, int, Mapping[str, Any]], ...] = ()
-    """What the checkpoint has: the number, the step after which it holds, and the new values."""
+    """Changes that the checkpoint has: the number, the step after which it holds, and the new values."""
     to_come: tuple[AppliedChange, ...] = ()
-    """What is on record for the steps that follow, in their order."""
+    """Changes that are on record for the steps that follow, in their order."""
     settled: frozenset[int] = frozenset()
     """The numbers of all changes that need no further decision."""
 
@@ -63,25 +63,40 @@ class HotUpdates:
         self, config: Config, world: World, token: Token, follow: Callable[[Config], None], tell: Callable[..., None]
     ) -> None:
         """`follow` gives this rank's parts another configuration; `tell` records an event in the ledger."""
-        self._first, self._config, self._world, self._token = config, config, world, token
-        self._store, self._follow, self._tell = Path(config.placement.store), follow, tell
+        self._world = world
+        self._token = token
+        self._store = Path(config.placement.store)
+        self._follow = follow
+        self._tell = tell
+
+        # The configuration of the file, and with the changes applied so far.
+        self._first = config
+        self._config = config
         self._had: list[tuple[int, int, Mapping[str, Any]]] = []
+        """The changes applied: the number, the step after which it holds, and the new values."""
+
+        # Changes that are on record for later steps, and new ones.
         self._to_come: list[AppliedChange] = []
         self._watch: ChangeWatch | None = None
+        """On rank 0 only."""
         self._next = 0
-        """The step after which a change can hold now."""
+        """The first step after which a new change can hold."""
+
+        # The checkpoint that this start began with.
         self.inherited: Mapping[str, Any] = {}
-        """The lineage of the parent's checkpoint, where this start began with that."""
+        """Its lineage if it was the parent's; else empty."""
         self.before: Mapping[str, Any] = {}
-        """The lineage of the checkpoint that this start began with, whoever's it is; empty without one."""
+        """Its lineage, whether it was this training's or the parent's; empty without a checkpoint."""
 
     def begin(self, step: int, lineage: Mapping[str, Any], own: bool = True) -> None:
-        """Take over what a checkpoint of `step` with this lineage had, and what waits. All ranks call it at once.
+        """Apply the changes of a checkpoint of `step` with this lineage, and those that wait.
 
-        Of a checkpoint that is not the training's `own` there is nothing to take over: its configuration has it all.
-        Raises OSError, on all ranks, when the records cannot be read.
+        The changes of a parent's checkpoint (not `own`) are part of this training's configuration already. All ranks
+        call it at the same time. Raises OSError, on all ranks, if the records cannot be read.
         """
-        self.inherited, self.before, self._next = {} if own else lineage, lineage, step
+        self.inherited = {} if own else lineage
+        self.before = lineage
+        self._next = step
         settled = self.repeat(self._store, step, lineage if own else {})
         if self._world.is_rank_zero:
             self._watch = self._watch or ChangeWatch(self._store)
@@ -91,13 +106,15 @@ class HotUpdates:
         self._next = step + 1
 
     def repeat(self, store: Path, step: int, lineage: Mapping[str, Any], but: Collection[str] = ()) -> frozenset[int]:
-        """Take over what a checkpoint of `step` had, and from here on what is on record in `store`, and nothing new.
+        """Apply the changes of a checkpoint of `step` now, and those on record in `store` when their steps come.
 
-        Returns the numbers of these changes; fields named in `but` stay as they are. All ranks call it at once. Raises
-        OSError, on all ranks.
+        Returns the numbers of all changes that need no further decision; fields named in `but` stay as they are. All
+        ranks call it at the same time. Raises OSError, on all ranks.
         """
         course: _Course = _on_all_ranks(self._world, lambda: _course(store, step, lineage).without(but))
-        self._config, self._had, self._to_come = self._first, list(course.had), list(course.to_come)
+        self._config = self._first
+        self._had = list(course.had)
+        self._to_come = list(course.to_come)
         for _, _, fields in course.had:
             self._config = changing.changed(self._config, fields)
         self._follow(self._config)
@@ -105,12 +122,14 @@ class HotUpdates:
         return course.settled
 
     def number(self) -> float:
-        """On rank 0 the number of the change that waits; 0 without one, and on other ranks: to be summed."""
-        waiting = self._watch.waiting(self._next) if self._watch and not self._to_come else None
+        """This rank's addend to the number of the next change: 0 on all ranks but rank 0, and if no change waits."""
+        if self._watch is None or self._to_come:
+            return 0.0
+        waiting = self._watch.waiting(self._next)
         return float(waiting.number) if waiting else 0.0
 
     def after_step(self, number: float, step: int) -> None:
-        """Take over what is due after `step`; `number` is what `number` gave, summed over all ranks."""
+        """Apply the changes that are due after `step`; `number` is the sum of `number()` over all ranks."""
         self._take_due(step)
         if number:
             self._agree(step)
@@ -130,13 +149,13 @@ class HotUpdates:
             self._take(self._to_come.pop(0), step)
 
     def _agree(self, step: int) -> None:
-        """Take over the change that rank 0 has, once it is on record that it holds after this step."""
+        """Apply the change that rank 0 has, once it is on record that it holds after this step."""
         agreed = _on_all_ranks(self._world, lambda: self._recorded(step))
         if agreed is not None:
             self._take(agreed, step)
 
     def _recorded(self, step: int) -> AppliedChange | None:
-        """The change that waits, recorded; None for one that is refused or could not be recorded. Raises Superseded."""
+        """Record and return the change that waits; None if it is refused or unrecordable. Raises Superseded."""
         assert self._watch is not None
         change = self._watch.taken(step)
         applied = _judged(change, self._config, step, self._token)
@@ -152,7 +171,8 @@ class HotUpdates:
         return applied
 
     def _take(self, change: AppliedChange, step: int) -> None:
-        before, self._config = self._config, changing.changed(self._config, change.fields)
+        before = self._config
+        self._config = changing.changed(self._config, change.fields)
         self._had.append((change.number, change.step, change.fields))
         self._follow(self._config)
         pairs = {name: list(pair) for name, pair in change.changed.items()}
@@ -167,28 +187,31 @@ class ChangeWatch:
     """Looks for new changes in a training's store, on rank 0, in a thread of its own."""
 
     def __init__(self, store: Path) -> None:
-        self._store, self._settled, self._lock = store, set[int](), threading.Lock()
+        self._store = store
+        self._settled = set[int]()
+        self._lock = threading.Lock()
         self._known: dict[int, ChangeRecord] = {}
-        """By number, the changes that nobody has decided on."""
+        """By number, the changes that are not yet applied or refused."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name="changes", daemon=True)
 
     def begin(self, settled: frozenset[int]) -> None:
-        """Look now, and from now on, for changes of other numbers than these."""
+        """Read the store now, and from now on in the thread, for changes of other numbers than these."""
         with self._lock:
-            self._settled, self._known = set(settled), {}
+            self._settled = set(settled)
+            self._known = {}
         self._look()
         if not self._thread.ident:
             self._thread.start()
 
     def waiting(self, step: int) -> ChangeRecord | None:
-        """The first change that nobody has decided on, of those that may hold after `step`."""
+        """The first change that is not yet applied or refused and may hold after `step`."""
         with self._lock:
             due = [number for number, change in self._known.items() if change.after <= step]
             return self._known[min(due)] if due else None
 
     def taken(self, step: int) -> ChangeRecord:
-        """The change that waits, which is decided on now; the next one waits from here on."""
+        """Take the first change that waits; the next one waits from now on."""
         change = self.waiting(step)
         assert change is not None
         with self._lock:
@@ -198,7 +221,7 @@ class ChangeWatch:
         return change
 
     def give_back(self, change: ChangeRecord) -> None:
-        """Nothing was decided: it waits again, after a while."""
+        """Let a change wait again, from the next reading on: it could not be recorded."""
         with self._lock:
             self._settled.discard(change.number)
 
@@ -212,7 +235,7 @@ class ChangeWatch:
             self._look()
 
     def _look(self) -> None:
-        """A store that cannot be read now is looked at again; a change that cannot be read is passed over."""
+        """Read the store. If it or one change cannot be read, the next reading tries again."""
         with contextlib.suppress(OSError):
             for number in changes.numbers(self._store):
                 with self._lock:
@@ -223,7 +246,7 @@ class ChangeWatch:
 
 
 def give(config: Config, engine: Engine) -> None:
-    """Let an engine go on with another configuration of its optimiser; the optimiser keeps its state."""
+    """Give an engine another configuration of its optimiser; the optimiser keeps its state."""
     if config is engine.config:
         return
     engine.config = config
@@ -236,7 +259,8 @@ def _judged(change: ChangeRecord, config: Config, step: int, token: Token) -> Ap
     """The record of a change to `config` that holds after `step`, or is refused."""
     try:
         changing.check_in_place(config, change.fields, step)
-        before, after = (resolved.dump(version) for version in (config, changing.changed(config, change.fields)))
+        before = resolved.dump(config)
+        after = resolved.dump(changing.changed(config, change.fields))
     except Invalid as fault:
         refused = f"{fault.field}: {fault}"
         return AppliedChange(change.number, step, token, {}, change.by, change.why, refused, time.time())
@@ -245,9 +269,9 @@ def _judged(change: ChangeRecord, config: Config, step: int, token: Token) -> Ap
 
 
 def _course(store: Path, step: int, lineage: Mapping[str, Any]) -> _Course:
-    """What a checkpoint of `step` had, and what is on record for later. Raises OSError.
+    """The changes that a checkpoint of `step` had, and those on record for later. Raises OSError.
 
-    A record from before `step` that the checkpoint does not have is of a process that was superseded: the change waits.
+    A superseded process may have recorded a change before `step` that the checkpoint does not have: this change waits.
     """
     had = tuple((number, at, fields) for number, at, fields in lineage.get(LINEAGE, ()))
     known = {number for number, _, _ in had}
@@ -258,8 +282,9 @@ def _course(store: Path, step: int, lineage: Mapping[str, Any]) -> _Course:
 
 
 def _on_all_ranks(world: World, of_leader: Callable[[], Any]) -> Any:
-    """What rank 0 finds, on all ranks. Raises OSError on all of them where it cannot be read."""
-    value, fault = None, ""
+    """The result of `of_leader`, which rank 0 calls, on all ranks. Raises its OSError on all ranks."""
+    value = None
+    fault = ""
     if world.is_rank_zero:
         try:
             value = of_leader()

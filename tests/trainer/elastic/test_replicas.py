@@ -123,6 +123,6 @@ def test_it_is_on_record_who_has_which_samples_in_each_generation(tmp_path: Path
     [incident] = [incidents.read(training.store, id) for id in incidents.names(training.store)]
     assert (incident.kind, incident.nodes) == (causes.DISRUPTED, ("b",))
     assert incident.action == (
-        "generation 1 in the same job: ranks that are well stayed; "
+        "generation 1 in the same job: healthy ranks stayed; "
         "of the 7 samples of each step: a 0 to 2, c 3 to 6 (before: a 0 to 1, b 2 to 3, c 4 to 6)"
     )

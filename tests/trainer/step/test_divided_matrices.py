@@ -165,5 +165,5 @@ def test_a_loss_over_divided_logits_is_the_cross_entropy_of_the_targets_that_cou
 
 
 def test_more_ranks_than_tokens_are_refused_with_the_numbers(ranks: Any) -> None:
-    message = "field layout.tensor: found 2, expected fewer: embedding.weight has 1 rows, one for a token"
+    message = "field layout.tensor: found 2, expected fewer: embedding.weight has 1 rows, one for each token"
     assert [rank["refused"] for rank in ranks] == [message, message]

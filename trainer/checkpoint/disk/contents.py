@@ -1,7 +1,7 @@
 """The contents of a checkpoint: its tensors and its progress, read after they are verified.
 
-Readers without ranks (evaluation, export, initial weights) read whole tensors. A training loads into the tensors that
-it has: the load planner of PyTorch's distributed checkpoint (DCP) finds the slices that its layout needs.
+Readers without ranks (evaluation, export, initial weights) read whole tensors. A training loads into its own tensors:
+the load planner of PyTorch's distributed checkpoint (DCP) finds the slices that its layout needs.
 """
 
 import functools
@@ -33,7 +33,7 @@ class TensorType:
 
 
 class Contents:
-    """One checkpoint in a folder. Only its manifest has been read: call `verify` before anything else."""
+    """One checkpoint in a folder. Only its manifest is verified: call `verify` before any other method."""
 
     def __init__(
         self,
@@ -42,11 +42,13 @@ class Contents:
         bring: Bring = tensor_table.is_there,
         read: Read | None = None,
     ) -> None:
-        """`bring` has a file in the folder before it is read, where the folder need not have all.
+        """`bring` is called with a file before it is read, to fetch it if the folder does not have it.
 
-        With `read`, the files are not in the folder, which is then only what messages name.
+        With `read`, the files are somewhere else, and `folder` is only a name for messages.
         """
-        self.folder, self.manifest, self._bring = folder, manifest, bring
+        self.folder = folder
+        self.manifest = manifest
+        self._bring = bring
         self._read_file = read or reading.from_folder(folder)
         self._encrypted: dict[str, bool] = {}
         self._table = TensorTable(folder, manifest, bring, self._read_file)
@@ -58,12 +60,17 @@ class Contents:
 
     def files_of(self, group: str) -> set[str]:
         """The names of the files that hold a group's tensors."""
-        entries = (entry for part in self._table.parts() for entry in part.items())
-        return {chunk.file for name, entry in entries if name.startswith(f"{group}/") for chunk in entry.chunks}
+        files: set[str] = set()
+        for part in self._table.parts():
+            for name, entry in part.items():
+                if name.startswith(f"{group}/"):
+                    files |= {chunk.file for chunk in entry.chunks}
+        return files
 
     def files_to_verify(self, rank: int, size: int) -> list[str]:
         """The files that this rank of `size` verifies; the next largest file goes to the rank with the fewest bytes."""
-        loads, files = [0] * size, [list[str]() for _ in range(size)]
+        loads = [0] * size
+        files = [list[str]() for _ in range(size)]
         for name, file in sorted(self.manifest.files.items(), key=lambda item: (-item[1].bytes, item[0])):
             least = loads.index(min(loads))
             files[least].append(name)
@@ -91,17 +98,18 @@ class Contents:
     def load(self, targets: Mapping[str, Tensor], share: float = 0.0) -> None:
         """Read into the tensors `targets`, plain or DTensors, by name.
 
-        `share` is r / n for rank r of n: the files that this rank most likely needs are looked at first, and no others
-        once every element is found. Raises ValueError, which names every tensor that does not fit, and
-        DamagedCheckpoint when a file cannot be read.
+        `share` is r / n for rank r of n: the search begins with the files that this rank most likely needs, and ends
+        when every element is found. Raises ValueError, which names every tensor that does not fit, and
+        DamagedCheckpoint if a file cannot be read.
         """
         self._check_shapes(targets)
-        for chunk, item, target in sorted(self._reads(targets, share), key=lambda read: (read[0].file, read[0].begin)):
+        reads = sorted(self._reads(targets, share), key=lambda read: (read[0].file, read[0].begin))
+        for chunk, item, target in reads:
             entry = self._table.types[item.storage_index.fqn]
             target.copy_(self._read_box(chunk, DTYPES[entry.dtype], item))
 
     def files_for(self, targets: Mapping[str, Tensor], share: float) -> set[str]:
-        """The names of the files that `load` reads for these targets, those of the tensor table apart.
+        """The names of the files that `load` reads for these targets, without those of the tensor table.
 
         Raises ValueError for tensors that do not fit, and DamagedCheckpoint, as `load`.
         """
@@ -109,17 +117,19 @@ class Contents:
         return {chunk.file for chunk, _, _ in self._reads(targets, share)}
 
     def _reads(self, targets: Mapping[str, Tensor], share: float) -> "list[tuple[Chunk, ReadItem, Tensor]]":
-        """Each chunk to read from, what of it, and where to. Raises DamagedCheckpoint when there are too few."""
-        # Imported only here; see there.
+        """Each chunk to read, with the item and the target. Raises DamagedCheckpoint if the chunks do not suffice."""
+        # Imported here and not at the start; that module says why.
         from slipway.trainer.checkpoint.disk import load_plan
 
         reads = list[tuple[Chunk, "ReadItem", Tensor]]()
-        missing = {name: count for name, target in targets.items() if (count := _elements_here(target))}
+        counts = {name: _elements_here(target) for name, target in targets.items()}
+        missing = {name: count for name, count in counts.items() if count}
         for part in self._table.parts(share):
             entries = {name: part[name] for name in missing if name in part}
             chunks = {(name, chunk.offsets): chunk for name, entry in entries.items() for chunk in entry.chunks}
             for item, target in load_plan.reads(entries, {name: targets[name] for name in entries}):
-                name, offset = item.storage_index.fqn, item.storage_index.offset
+                name = item.storage_index.fqn
+                offset = item.storage_index.offset
                 assert offset is not None
                 reads.append((chunks[name, tuple(offset)], item, target))
                 missing[name] -= item.lengths.numel()
@@ -130,18 +140,20 @@ class Contents:
 
     def _read_box(self, chunk: Chunk, dtype: torch.dtype, item: "ReadItem") -> Tensor:
         """The part of a chunk that `item` needs; only the rows of that part are read."""
-        sizes, rows = torch.Size(chunk.sizes), (item.storage_offsets[0], item.lengths[0]) if chunk.sizes else (0, 1)
+        sizes = torch.Size(chunk.sizes)
+        first_row = item.storage_offsets[0] if chunk.sizes else 0
+        rows = item.lengths[0] if chunk.sizes else 1
         row_bytes = sizes[1:].numel() * dtype.itemsize
-        count = rows[1] * row_bytes
-        data = self._read(chunk.file, chunk.begin + rows[0] * row_bytes, count)
+        count = rows * row_bytes
+        data = self._read(chunk.file, chunk.begin + first_row * row_bytes, count)
         box = torch.frombuffer(data, dtype=dtype) if count else torch.empty(0, dtype=dtype)
-        box = box.view(rows[1], *sizes[1:]) if chunk.sizes else box.view(())
+        box = box.view(rows, *sizes[1:]) if chunk.sizes else box.view(())
         for axis in range(1, len(sizes)):
             box = box.narrow(axis, item.storage_offsets[axis], item.lengths[axis])
         return box
 
     def _read(self, name: str, begin: int, count: int) -> Bytes:
-        """Bytes of a file, decrypted where it is encrypted."""
+        """Bytes of a file, decrypted if it is encrypted."""
         if name not in self._encrypted:
             start = self._read_file(name, 0, min(len(encryption.MAGIC), self.manifest.files[name].bytes))
             self._encrypted[name] = encryption.is_encrypted(start)
@@ -151,17 +163,17 @@ class Contents:
 
     @functools.cached_property
     def _key(self) -> encryption.Key | None:
-        """The key in the file that the training's configuration names. Raises ValueError when it cannot be read."""
-        named = self.progress().config.get("storage", {}).get("key_file", "")
-        return encryption.read_key(Path(named)) if named else None
+        """The key of the training's configuration. Raises ValueError if its file cannot be read."""
+        key_file = self.progress().config.get("storage", {}).get("key_file", "")
+        return encryption.read_key(Path(key_file)) if key_file else None
 
     def _check_shapes(self, targets: Mapping[str, Tensor]) -> None:
-        there = self._table.types
-        faults = [f"{name}: not in the checkpoint" for name in targets if name not in there]
+        types = self._table.types
+        faults = [f"{name}: not in the checkpoint" for name in targets if name not in types]
         faults += [
-            f"{name}: found {list(there[name].shape)}, expected {list(target.shape)}"
+            f"{name}: found {list(types[name].shape)}, expected {list(target.shape)}"
             for name, target in targets.items()
-            if name in there and there[name].shape != tuple(target.shape)
+            if name in types and types[name].shape != tuple(target.shape)
         ]
         if faults:
             raise ValueError(f"{self.folder}: this is a checkpoint of another model: {'; '.join(sorted(faults))}")
@@ -169,7 +181,7 @@ class Contents:
 
 def _elements_here(target: Tensor) -> int:
     """How many elements of a tensor this rank holds."""
-    # Not asked of its class, as to import DTensor costs 0.8 s of CPU.
+    # No isinstance: the import of DTensor takes 0.8 s of CPU.
     local: Any = target.to_local() if hasattr(target, "to_local") else target
     return int(local.numel())
 
@@ -187,8 +199,9 @@ def open_unverified(folder: Path, manifest_sha256: str) -> Contents:
 def open_verified(folder: Path, manifest_sha256: str, group: str = "") -> Contents:
     """The checkpoint in `folder`, with every byte verified; with a group, only the files that the group needs.
 
-    Raises as `open_unverified` does.
+    Raises as `open_unverified`.
     """
     contents = open_unverified(folder, manifest_sha256)
-    contents.verify({*contents.files_of(group), PROGRESS} if group else contents.manifest.files)
+    files = {*contents.files_of(group), PROGRESS} if group else contents.manifest.files
+    contents.verify(files)
     return contents

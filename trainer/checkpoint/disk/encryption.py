@@ -3,7 +3,7 @@
 AES-256-GCM over segments in the STREAM construction (Hoang, Reyhanitabar, Rogaway, Vizar, CRYPTO 2015), laid out as
 Tink's AES-GCM-HKDF streaming AEAD: each file has its own key, derived from the key file and a random salt, and the
 nonce of a segment is a random prefix, its number, and whether it is the last. So a segment that is changed, moved,
-left out or cut off is always found. The manifest's hashes are of the encrypted bytes: a file is verified before it is
+missing or cut off is always detected. The manifest's hashes are of the encrypted bytes: a file is verified before it is
 decrypted.
 
     header    8 bytes "slipseal", 1 version, 8 key id, 32 salt, 7 nonce prefix
@@ -30,23 +30,26 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MAGIC = b"slipseal\x01"
-ID, SALT, PREFIX, TAG = 8, 32, 7, 16
+ID = 8
+SALT = 32
+PREFIX = 7
+TAG = 16
 HEADER = len(MAGIC) + ID + SALT + PREFIX
 SEGMENT = 1 << 20
 """Bytes of plaintext in each segment but the last."""
 
 
 class WrongKey(ValueError):
-    """A file is encrypted with another key, or no key is given for it; the file itself is not damaged."""
+    """A file is encrypted with another key, or the configuration has no key; the file itself is not damaged."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of 256 bits. Its `id` distinguishes keys and reveals nothing of the secret."""
+    """A key of 256 bits. Its `id` distinguishes keys and does not reveal the secret."""
 
     secret: bytes = field(repr=False)
     older: tuple["Key", ...] = ()
-    """Keys that this one has replaced: they open files, and encrypt none."""
+    """Keys that this one has replaced: they only decrypt."""
 
     @property
     def id(self) -> str:
@@ -57,7 +60,7 @@ class Key:
 def read_key(path: Path) -> Key:
     """The key in a file of 64 hex digits, and the older ones on the lines after it.
 
-    Raises UnfitNode for a file that cannot be read, and ValueError for what is no key; neither shows its content.
+    Raises UnfitNode if the file cannot be read, and ValueError for a line that is no key; neither shows its content.
     """
     try:
         lines = [line.strip() for line in regular_file.read(path).splitlines() if line.strip()] or [b""]
@@ -75,7 +78,8 @@ def encrypt(chunks: Iterable[bytes | memoryview], key: Key) -> Iterator[bytes]:
     """The encrypted file of the bytes of `chunks`, piece by piece; at most a segment and a chunk are in memory."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    salt, prefix = os.urandom(SALT), os.urandom(PREFIX)
+    salt = os.urandom(SALT)
+    prefix = os.urandom(PREFIX)
     header = MAGIC + bytes.fromhex(key.id) + salt + prefix
     yield header
     cipher = AESGCM(_derived(key.secret, header))
@@ -91,10 +95,13 @@ def read(path: Path, begin: int, count: int, key: Key | None) -> bytearray:
     """
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    header, size = bytes(reading.read(path, 0, HEADER)), path.stat().st_size - HEADER
+    header = bytes(reading.read(path, 0, HEADER))
+    size = path.stat().st_size - HEADER
     cipher = AESGCM(file_key(header, key, path.name, lambda: resealing.beside(path), str(path)))
     last = max(0, -(-size // (SEGMENT + TAG)) - 1)
-    first, end, plain = begin // SEGMENT, -(-(begin + count) // SEGMENT), bytearray()
+    first = begin // SEGMENT
+    end = -(-(begin + count) // SEGMENT)
+    plain = bytearray()
     for number in range(first, end):
         start = number * (SEGMENT + TAG)
         segment = reading.read(path, HEADER + start, max(TAG, min(SEGMENT + TAG, size - start)))
@@ -108,7 +115,7 @@ def is_encrypted(data: bytes | bytearray | memoryview) -> bool:
 
 
 def _segments(chunks: Iterable[bytes | memoryview]) -> Iterator[tuple[bytearray, bool]]:
-    """The bytes of `chunks` in segments, each with whether it is the last: a full segment waits for the next byte."""
+    """The bytes of `chunks` in segments, and whether each is the last: a full one waits for the next byte."""
     buffer = bytearray()
     for chunk in chunks:
         view = memoryview(chunk)
@@ -123,17 +130,17 @@ def _segments(chunks: Iterable[bytes | memoryview]) -> Iterator[tuple[bytearray,
 
 
 def key_id(header: bytes, name: str) -> str:
-    """The id of the key with which the file that begins so was encrypted. Raises ValueError when it is no header."""
+    """The id of the key with which the file with this header was encrypted. Raises ValueError if it is no header."""
     if not is_encrypted(header) or len(header) < HEADER:
         raise ValueError(f"{name}: found no header of an encrypted file")
     return header[len(MAGIC) : len(MAGIC) + ID].hex()
 
 
 def file_key(header: bytes, key: Key | None, file: str, wrapped: Callable[[], WrappedKeys | None], name: str) -> bytes:
-    """The key of the segments after this header of a checkpoint's file `file`, which messages call `name`.
+    """The key of the segments after this header of a checkpoint's file `file`; messages call the file `name`.
 
-    `wrapped` reads what the checkpoint was sealed anew with, which is asked where the key of the header is not held.
-    Raises WrongKey, and ValueError when it is no header, and for wrapped keys that were changed.
+    If `key` does not include the key of the header, `wrapped` reads the keys with which the checkpoint was sealed anew.
+    Raises WrongKey, and ValueError if it is no header, or if the wrapped keys were changed.
     """
     file_key_id = key_id(header, name)
     if key is None:

@@ -1,7 +1,7 @@
-"""The load plan: which part of a checkpoint's chunks goes to which part of the target tensors, for any two layouts.
+"""The load plan: the parts of a checkpoint's chunks that go to the parts of the target tensors, for any two layouts.
 
-PyTorch's distributed checkpoint (DCP) makes it. Only a process that loads tensors imports this module, as DCP takes
-0.8 s of CPU to import.
+PyTorch's distributed checkpoint (DCP) makes it. Only a process that loads tensors imports this module, because the
+import of DCP takes 0.8 s of CPU.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,9 @@ from slipway.trainer.checkpoint.disk.manifest import TensorEntry
 
 
 def reads(entries: Mapping[str, TensorEntry], targets: Mapping[str, Tensor]) -> Iterator[tuple[ReadItem, Tensor]]:
-    """Each item to read from the chunks of `entries`, with the part of a target that it goes to.
+    """Each item to read from the chunks of `entries`, with the part of a target that receives it.
 
-    Targets are plain tensors or DTensors, by name; each has an entry, whose chunks may be a part of the tensor's.
+    Targets are plain tensors or DTensors, by name; each has an entry, which need not have all chunks of the tensor.
     """
     planner = DefaultLoadPlanner(flatten_state_dict=False)
     metadata = Metadata({name: _tensor_metadata(entry) for name, entry in entries.items()})
@@ -34,5 +34,5 @@ def reads(entries: Mapping[str, TensorEntry], targets: Mapping[str, Tensor]) -> 
 
 
 def _tensor_metadata(entry: TensorEntry) -> TensorStorageMetadata:
-    chunks = [ChunkStorageMetadata(torch.Size(c.offsets), torch.Size(c.sizes)) for c in entry.chunks]
+    chunks = [ChunkStorageMetadata(torch.Size(chunk.offsets), torch.Size(chunk.sizes)) for chunk in entry.chunks]
     return TensorStorageMetadata(TensorProperties(dtype=DTYPES[entry.dtype]), torch.Size(entry.shape), chunks)

@@ -6,7 +6,7 @@
      "layout": "chunks/2",                            how the files hold the tensors
      "files": {"model-00000.safetensors": {"bytes": 1024, "blake3": "64 hex digits"}, ..., "progress.json": {...}}}
 
-The files ``tensors.json`` and ``tensors-<R>.json`` say where the tensors lie
+The files ``tensors.json`` and ``tensors-<R>.json`` have the places of the tensors
 (`slipway.trainer.checkpoint.disk.tensor_table`)::
 
     {"model/head.weight":                 group and name
@@ -17,10 +17,10 @@ A chunk is a box of its tensor, at `offsets` and of `sizes`, contiguous in `file
 little-endian). The chunks of a tensor fill it and do not overlap. Groups: model (parameters and buffers by name),
 optimiser (<parameter>/<key>) and extra (further state of the engine). Files of rank R: ``model-<R>.safetensors``,
 ``optimiser-<R>.safetensors``, ``frozen-<R>.safetensors`` (parameters that are not trained). Each is a complete
-safetensors file; its keys are the tensors' names, followed by ``[begin:end,...]`` where only a part of the tensor is in
-the file. ``progress.json`` holds everything that is not a tensor. The layout "chunks/2" is the name of all this. In
-"chunks/1", which is only read, the manifest itself has all this under `tensors`. Other folders that are written and
-verified in the same way (exports) have no tensors.
+safetensors file; its keys are the tensors' names, followed by ``[begin:end,...]`` if the file has only a part of the
+tensor. ``progress.json`` holds everything that is not a tensor. The layout "chunks/2" is the name of all this. In
+"chunks/1", which is only read, the manifest itself has the places of the tensors under `tensors`. Other folders that
+are written and verified in the same way (exports) have no tensors.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class CheckpointFile:
 
     bytes: int
     blake3: str
-    """Of the file's bytes on disk, encrypted where they are encrypted; 64 hex digits."""
+    """Of the file's bytes on disk, after encryption; 64 hex digits."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class CheckpointManifest:
 def decode(data: bytes) -> CheckpointManifest:
     """The manifest in the bytes of a MANIFEST.json.
 
-    Raises ValueError for another format, what is no manifest, and a name of a file that leads out of the folder.
+    Raises ValueError if it has another format, is no manifest, or names a file outside the folder.
     """
     value = parsing.value(data)
     format = value.get("format") if isinstance(value, dict) else None
@@ -107,20 +107,20 @@ def decode(data: bytes) -> CheckpointManifest:
 
 
 def _inside(name: str) -> str:
-    """A file's name, when it stays in its folder. Raises ValueError for another."""
+    """`name`, unless it leads out of the folder: then raises ValueError."""
     if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
         raise ValueError(f"found the file {name!r}, expected a name below the manifest's folder")
     return name
 
 
 def require_readable(layout: str, folder: Path) -> None:
-    """Raises ValueError unless `layout` is one of a training's checkpoints."""
+    """Raises ValueError unless `layout` is a readable layout of a training's checkpoints."""
     if layout not in READABLE:
         raise ValueError(f"{folder}: found the layout {layout!r}, expected {' or '.join(map(repr, READABLE))}")
 
 
 def tensor_entry(value: Mapping[str, Any]) -> TensorEntry:
-    """One tensor's entry from its JSON; without chunks where only its type and shape are given."""
+    """One tensor's entry from its JSON; without chunks if the JSON has only its type and shape."""
     chunks = tuple(
         Chunk(tuple(chunk["offsets"]), tuple(chunk["sizes"]), chunk["file"], chunk["begin"])
         for chunk in value.get("chunks", ())

@@ -8,7 +8,7 @@ from slipway.trainer.base import atomic, parsing, regular_file
 
 PROGRESS = "progress.json"
 INITIAL = "initial"
-"""In the lineage of a checkpoint: the weights that led to it and are not its training's own."""
+"""In the lineage of a checkpoint: the initial weights that its training loaded."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class TrainingProgress:
     values: dict[str, Any] = field(default_factory=dict)
     """The values of the optimiser and the engine that are not tensors, of all ranks, by name."""
     skipped: list[int] = field(default_factory=list)
-    """The steps so far whose batches were left out: they changed no weight."""
+    """The steps so far whose batches were skipped: they changed no weight."""
     losses: list[float] = field(default_factory=list)
-    """The losses of the last steps, against which the next one is held."""
+    """The losses of the last steps, with which the next one is compared."""
 
     def encode(self) -> bytes:
         return atomic.readable_json(asdict(self))
@@ -44,7 +44,7 @@ def decode(data: bytes) -> TrainingProgress:
 
 
 def read(folder: Path) -> TrainingProgress:
-    """The progress that a checkpoint's folder keeps, with its lineage. Raises ValueError when it cannot be read."""
+    """The progress in a checkpoint's folder, with its lineage. Raises ValueError if it cannot be read."""
     try:
         return decode(regular_file.read(folder / PROGRESS))
     except (OSError, TypeError, ValueError) as error:
@@ -52,7 +52,6 @@ def read(folder: Path) -> TrainingProgress:
 
 
 def trained_on(progress: TrainingProgress) -> list[str]:
-    """The snapshots that the weights of a checkpoint were trained on, as far as its lineage says: those of the weights
-    that it began with, and its own."""
+    """The snapshots of a checkpoint's training and, as far as its lineage has them, of its initial weights."""
     before = (progress.lineage.get(INITIAL) or {}).get("snapshots") or ()
     return sorted({*before, progress.lineage["snapshot"]})

@@ -1,7 +1,7 @@
-"""Publication: a checkpoint's folder, and that of an export, becomes visible by one rename with every file on disk.
+"""Publication: the folder of a checkpoint or an export becomes visible by one rename, when every file is on disk.
 
-The files are put together in a hidden folder beside the place. The manifest is written last, and its SHA-256 is the
-name of the checkpoint on record (`slipway.trainer.checkpoint.disk.verification`).
+A hidden folder beside the final one collects the files. The manifest is written last; records identify the checkpoint
+by its SHA-256 (`slipway.trainer.checkpoint.disk.verification`).
 """
 
 import contextlib
@@ -20,16 +20,15 @@ from slipway.trainer.record.fence import Token
 TOKEN = re.compile(r"(?<!\d)\d{6}\.\d{4}(?!\d)")
 """A token in the name of a hidden folder; the last one is that of the process that writes it."""
 
-
 Blocks = Iterable[bytes | memoryview]
-"""The content of a file, which is made while it is written."""
+"""The content of a file, generated while it is written."""
 
 
 def write(folder: Path, layout: str, files: Mapping[str, bytes | Blocks]) -> str:
     """Write files to the new folder `folder` in one visible step; returns the SHA-256 of the manifest.
 
-    `layout` names what the files hold ("huggingface.llama/1"). Raises OSError, for example for a full disk, and
-    leaves nothing then; so does an error of the blocks.
+    `layout` names the kind of content ("huggingface.llama/1"). Raises OSError, for example for a full disk. This and an
+    error of the blocks leave no folder.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     hidden = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -44,14 +43,15 @@ def write(folder: Path, layout: str, files: Mapping[str, bytes | Blocks]) -> str
 
 def _write_file(path: Path, content: bytes | Blocks) -> CheckpointFile:
     hashed = verify.RunningDigest()
-    atomic.write(path, hashed.passing([content] if isinstance(content, bytes) else content))
+    blocks: Blocks = [content] if isinstance(content, bytes) else content
+    atomic.write(path, hashed.passing(blocks))
     return CheckpointFile(hashed.bytes, hashed.blake3)
 
 
 def publish(hidden: Path, folder: Path, manifest: CheckpointManifest) -> str:
     """Rename a hidden folder, whose files are on disk, to `folder`; returns the SHA-256 of the manifest.
 
-    Raises OSError, also when a file of the manifest is not there.
+    Raises OSError, also if a file of the manifest is missing.
     """
     data = manifest.encode()
     require_whole(hidden, manifest.files)
@@ -62,9 +62,9 @@ def publish(hidden: Path, folder: Path, manifest: CheckpointManifest) -> str:
 
 
 def show_share(hidden: Path, folder: Path, manifest: bytes, files: Mapping[str, CheckpointFile]) -> None:
-    """Rename a hidden folder with a node's share of a checkpoint, `files` of those in the manifest, to `folder`.
+    """Rename a hidden folder with a node's share of a checkpoint, the `files` of its manifest, to `folder`.
 
-    Raises OSError, also when one of `files` is not there.
+    Raises OSError, also if one of `files` is missing.
     """
     require_whole(hidden, files)
     atomic.write(hidden / MANIFEST, [manifest])
@@ -73,9 +73,9 @@ def show_share(hidden: Path, folder: Path, manifest: bytes, files: Mapping[str, 
 
 
 def missing(folder: Path, files: Mapping[str, CheckpointFile]) -> str:
-    """What keeps `folder` from being whole: a file that is missing or of another size; empty when it is whole.
+    """Why `folder` is not whole: a file is missing or has another size. Empty if it is whole.
 
-    Raises OSError for a file that cannot be looked at.
+    Raises OSError if a file's size cannot be read.
     """
     for name, expected in files.items():
         try:
@@ -89,14 +89,15 @@ def missing(folder: Path, files: Mapping[str, CheckpointFile]) -> str:
 
 def require_whole(folder: Path, files: Mapping[str, CheckpointFile]) -> None:
     """Raises OSError unless every one of `files` is in `folder` with its size."""
-    if fault := missing(folder, files):
+    fault = missing(folder, files)
+    if fault:
         raise OSError(errno.ENOENT, f"not whole: {fault}", str(folder))
 
 
 def remove_unpublished(parent: Path, token: Token) -> None:
-    """Remove the hidden folders in `parent` that writers of older tokens left; one that still uses one fails.
+    """Remove the hidden folders of older tokens in `parent`; a writer that still uses one fails.
 
-    What this token or a newer one writes stays, and so does a folder whose name has no token. The caller has checked
+    Folders of this token or a newer one stay, and so do folders without a token in the name. The caller has checked
     that `token` is the newest claim's. Raises OSError for a folder that cannot be listed.
     """
     try:
@@ -104,6 +105,7 @@ def remove_unpublished(parent: Path, token: Token) -> None:
     except FileNotFoundError:
         return
     for path in leftovers:
-        if (tokens := TOKEN.findall(path.name)) and Token.parse(tokens[-1]) < token:
+        tokens = TOKEN.findall(path.name)
+        if tokens and Token.parse(tokens[-1]) < token:
             with contextlib.suppress(OSError):  # the next start tries again
                 removal.remove_folder(parent, path.name)

@@ -1,8 +1,8 @@
-"""Reading: the bytes of a checkpoint's files, read with patience, and the damage that a read finds.
+"""Reading: the bytes of a checkpoint's files, read with retries, and the damage that a read detects.
 
-Damage is what was read and is not what was committed, or what is proven not to be there. A read that fails proves
-nothing: the tier may be away, and the bytes may be whole. Nothing is mapped into memory, where a bad sector would end
-the process instead of raising an error.
+A file is damaged if its bytes differ from the commit, or if it is proven missing. A read that fails proves nothing: the
+tier may be away, and the bytes may be whole. Files are not mapped into memory, because a bad sector would end the
+process instead of raising an error.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ from slipway.trainer.base import listing, progress, verify
 
 Bytes = bytearray | memoryview
 Read = Callable[[str, int, int | None], Bytes]
-"""Reads a file of a checkpoint by its name, as `read` does one by its path."""
+"""Reads a file of a checkpoint by its name, as `read` does by its path."""
 
 
 class DamagedCheckpoint(Exception):
-    """A checkpoint differs from the one that was committed; the message names the file, what was found and expected."""
+    """A checkpoint differs from its commit; the message names the file, what was found and what was expected."""
 
 
 def read(path: Path, begin: int = 0, count: int | None = None) -> bytearray:
-    """`count` bytes of a file from byte `begin` on, by default all that follow.
+    """`count` bytes of a file from byte `begin` on; all that follow if None.
 
     Raises DamagedCheckpoint for a file that is proven missing or too short, and OSError for any other failure.
     """
@@ -31,13 +31,13 @@ def read(path: Path, begin: int = 0, count: int | None = None) -> bytearray:
 
 
 def from_folder(folder: Path) -> Read:
-    """Reads the files of a folder."""
+    """A `Read` of the files in a folder."""
     return lambda name, begin, count: read(folder / name, begin, count)
 
 
 @contextlib.contextmanager
 def finding_damage(path: Path | str) -> Iterator[None]:
-    """Raises DamagedCheckpoint for content that is not the expected one, and for a file proven not to be at `path`."""
+    """The context of a read: raises DamagedCheckpoint for unexpected content, and if `path` is proven missing."""
     try:
         yield
     except verify.Mismatch as error:
@@ -51,7 +51,7 @@ def finding_damage(path: Path | str) -> Iterator[None]:
 def proves_absence(path: Path) -> bool:
     """Whether a file of a checkpoint is proven missing: the checkpoint's folder, or the one above it, can be listed.
 
-    Where the folder of a training's checkpoints is missing too, nothing is proven: an unmounted tier looks like that.
+    If the folder of a training's checkpoints is missing too, nothing is proven: an unmounted tier looks the same.
     """
     try:
         return listing.is_absent(path)
@@ -63,7 +63,8 @@ def _read(path: Path, begin: int, count: int | None) -> bytearray:
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size - begin if count is None else count
         data = bytearray(size)
-        view, done = memoryview(data), 0
+        view = memoryview(data)
+        done = 0
         while done < size:
             got = os.preadv(file.fileno(), [view[done : done + verify.BLOCK]], begin + done)
             if not got:

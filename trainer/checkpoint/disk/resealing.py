@@ -1,11 +1,10 @@
 """Re-sealing: the keys of a checkpoint's encrypted files, wrapped with another key in one small file beside them.
 
-The bytes of the checkpoint stay as they were committed, and so do its manifest and its hash. Whoever holds the key that
-wraps opens the files; the key with which they were encrypted is not needed any more. The wrapping is AES-256-GCM, and
-each wrapped key is bound to the header of its file. Without a record that is whole, the files have the key that they
-were encrypted with.
+The bytes of the checkpoint do not change, and neither do its manifest and its hash. A reader with the wrapping key can
+open the files; it no longer needs the key with which they were encrypted. The wrapping is AES-256-GCM, and each wrapped
+key is bound to the header of its file. Without a whole record, the files open with their first key.
 
-    keys.json    which key wraps, and by file the nonce (12), the wrapped key (32) and the tag (16), in hex
+    keys.json    the id of the wrapping key, and by file the nonce (12), the wrapped key (32) and the tag (16), in hex
 """
 
 import os
@@ -17,7 +16,8 @@ from blake3 import blake3
 
 from slipway.trainer.base import codec
 
-RECORD, FORMAT = "keys.json", "slipway.keys/1"
+RECORD = "keys.json"
+FORMAT = "slipway.keys/1"
 NONCE = 12
 CONTEXT = "slipway 2026 wraps the keys of a checkpoint's files"
 
@@ -27,12 +27,12 @@ class WrappedKeys:
     """The keys of a checkpoint's files."""
 
     key: str
-    """The id of the key that wraps them."""
+    """The id of the wrapping key."""
     files: Mapping[str, str]
-    """By file, in hex."""
+    """The wrapped keys by file, in hex."""
 
     def unwrapped(self, secret: bytes, file: str, header: bytes) -> bytes:
-        """The key of a file. Raises ValueError for a record that was changed, or is of another file."""
+        """The key of a file. Raises ValueError if the record was changed, or belongs to another file."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -57,12 +57,12 @@ def encode(keys: WrappedKeys) -> bytes:
 
 
 def decode(data: bytes, where: object) -> WrappedKeys:
-    """The record in `data`. Raises ValueError, which names it `where`."""
+    """The record in `data`. Raises ValueError with the name `where`."""
     return codec.decode(WrappedKeys, data, where, FORMAT)
 
 
 def beside(path: Path) -> WrappedKeys | None:
-    """The wrapped keys in the folder of a file, None where there are none. Raises ValueError and OSError."""
+    """The wrapped keys in the folder of a file; None if there are none. Raises ValueError and OSError."""
     return codec.read_if_there(path.with_name(RECORD), WrappedKeys, FORMAT)
 
 

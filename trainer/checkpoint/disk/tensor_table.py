@@ -1,12 +1,12 @@
-"""The tensor table of a checkpoint: which tensors it holds, and where their chunks lie, read only as far as needed.
+"""The tensor table of a checkpoint: its tensors and the places of their chunks, read only as far as needed.
 
-In the layout "chunks/2" the table is in files of its own, beside those of the tensors and hashed as they are::
+In the layout "chunks/2" the table has its own files, which are hashed like those of the tensors::
 
     tensors.json          {"model/head.weight": {"dtype": "F32", "shape": [64, 32]}, ...}      every tensor, once
     tensors-<rank>.json   {"model/head.weight": {"dtype", "shape", "chunks": [...]}, ...}      the chunks of one rank
 
-So each rank writes its own part, and a rank that resumes reads the parts that it needs: in the same layout, its own.
-In "chunks/1", the layout of older checkpoints, the manifest has the whole table.
+So each rank writes its own part, and a rank that resumes reads only the parts that it needs: its own one, if the layout
+is the same. In "chunks/1", the layout of older checkpoints, the manifest has the whole table.
 """
 
 import functools
@@ -24,15 +24,17 @@ TYPES = "tensors.json"
 PART = re.compile(r"tensors-(\d+)\.json")
 
 Entries = Mapping[str, TensorEntry]
-"""Tensors by name; the entries of the types have no chunks."""
-
+"""Tensors by name; entries of `TYPES` have no chunks."""
 
 Bring = Callable[[str], None]
-"""Has a file of a checkpoint, by its name, in the folder where it is read. Raises DamagedCheckpoint and OSError."""
+"""Fetches a file of a checkpoint, by its name, to the folder where it is read, unless it is there.
+
+Raises DamagedCheckpoint and OSError.
+"""
 
 
 def is_there(name: str) -> None:
-    """For a folder that has all files."""
+    """The `Bring` of a folder that has all files."""
 
 
 class TensorTable:
@@ -42,17 +44,21 @@ class TensorTable:
         self, folder: Path, manifest: CheckpointManifest, bring: Bring = is_there, read: Read | None = None
     ) -> None:
         self._read = read or reading.from_folder(folder)
-        self._folder, self._manifest, self._bring = folder, manifest, bring
+        self._folder = folder
+        self._manifest = manifest
+        self._bring = bring
         self._parts = sorted(name for name in manifest.files if PART.fullmatch(name))
         self._decode_part = functools.cache(self._decoded)
 
     @functools.cached_property
     def types(self) -> Entries:
         """Every tensor's type and shape, by name. Raises DamagedCheckpoint and OSError."""
-        return self._decoded(TYPES) if TYPES in self._manifest.files else self._manifest.tensors
+        if TYPES not in self._manifest.files:
+            return self._manifest.tensors
+        return self._decoded(TYPES)
 
     def parts(self, share: float = 0.0) -> Iterator[Entries]:
-        """The chunks, part by part, those of the rank at `share` of all ranks first. Raises as `types`.
+        """The chunks, part by part, beginning with the rank at `share` of all ranks. Raises as `types`.
 
         `share` is 0 for rank 0 of a reader, and r / n for rank r of n.
         """
@@ -73,10 +79,10 @@ class TensorTable:
 
 
 def order(first: int, count: int) -> Sequence[int]:
-    """The parts in the order in which a rank looks at them: order(3, 6) is [3, 0, 2, 4, 1, 5].
+    """The parts in the order in which a rank reads them: order(3, 6) is [3, 0, 2, 4, 1, 5].
 
-    Its own first, then that of rank 0, which has what is small and equal on all ranks, then the nearest: there lie its
-    slices when the number of ranks has changed.
+    Its own part is first. Rank 0's is next: it has the small tensors that are equal on all ranks. The nearest ones
+    follow: they have the rank's slices if the number of ranks has changed.
     """
     return sorted(range(count), key=lambda number: (number != first, number != 0, abs(number - first), number))
 

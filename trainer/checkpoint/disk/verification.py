@@ -23,8 +23,8 @@ def read_manifest(folder: Path, sha256: str) -> CheckpointManifest:
 def verified_manifest(data: bytes, sha256: str, name: str) -> CheckpointManifest:
     """The manifest in `data`.
 
-    Raises DamagedCheckpoint, which names it `name`, unless it has this SHA-256; and ValueError for one of another
-    format, which is as it was committed: another version reads it.
+    Raises DamagedCheckpoint, with the name `name`, unless it has this SHA-256; and ValueError for another format: the
+    manifest is then whole, and for another version.
     """
     with finding_damage(name):
         verify.check_sha256(data, sha256, name)
@@ -44,7 +44,7 @@ def read_files(folder: Path, sha256: str) -> dict[str, bytes]:
 
 
 def verify_file(path: Path, expected: CheckpointFile) -> None:
-    """Raises DamagedCheckpoint unless the file has the expected size and hash; OSError when it cannot be read."""
+    """Raises DamagedCheckpoint unless the file has the expected size and hash; OSError if it cannot be read."""
     with finding_damage(path):
         verify.file(path, expected)
 
@@ -61,7 +61,7 @@ def verified_chunks(chunks: Iterator[bytes], expected: CheckpointFile, name: str
 
 
 def read_file(path: Path, expected: CheckpointFile) -> bytes:
-    """The bytes of one file, once they verify. Raises as `verify_file`."""
+    """The verified bytes of one file. Raises as `verify_file`."""
     data = bytes(reading.read(path))
     with finding_damage(path):
         verify.data(data, expected, path)

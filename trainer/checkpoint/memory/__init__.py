@@ -1,1 +1,1 @@
-"""The memory of the nodes as the fastest place of a checkpoint: what ranks copied out outlives them there."""
+"""Checkpoints in the memory of the nodes, the fastest place: the copies outlive the ranks that made them."""

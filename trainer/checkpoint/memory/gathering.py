@@ -1,8 +1,8 @@
-"""The newest state that the memory of the nodes holds whole: the ranks agree on it, and give each other its files.
+"""The newest whole state in the memory of the nodes: the ranks agree on it, and give each other its files.
 
-Each rank finds what earlier ranks in its place have left (`slipway.trainer.checkpoint.memory.slots`). A state counts
-only when the parts of all ranks that held it are there: after the loss of a node they are not, and a checkpoint is
-restored. Its files are those of a checkpoint, and so is its manifest, which the ranks make of their seals: the same
+Each rank finds the parts that earlier ranks in its place have left (`slipway.trainer.checkpoint.memory.slots`). A state
+counts only if the parts of all its ranks are there; after the loss of a node they are not, and the ranks restore a
+checkpoint. The state has the files of a checkpoint and a manifest, which the ranks make from their seals. So the same
 reader loads it, and each rank verifies every byte that it uses.
 """
 
@@ -28,12 +28,12 @@ from slipway.trainer.node.world import World
 from slipway.trainer.record.fence import Token
 
 WHERE = Path("the memory of the nodes")
-"""In messages, in the place of a folder."""
+"""In messages, instead of a folder."""
 
 
 @dataclass(frozen=True)
 class HeldCheckpoint:
-    """A state in the memory of the nodes, of which this rank has what it needs."""
+    """A state in the memory of the nodes; this rank has the files that it needs."""
 
     token: Token
     step: int
@@ -48,10 +48,10 @@ def newest(
     needed: Callable[[Contents], Iterable[str]],
     on_fault: Callable[[int, str], None],
 ) -> HeldCheckpoint | None:
-    """The newest state that is whole and verifies, of step `least` or a later one; None where there is none.
+    """The newest state that is whole and verifies, of step `least` or a later one; None if there is none.
 
-    All ranks call it at once, each with its own buffers. `needed` names the files that this rank needs. `on_fault` is
-    called, on all ranks, with the step of a state that does not verify, and the reason.
+    All ranks call it at the same time, each with its own buffers. `needed` names the files that this rank needs.
+    `on_fault` is called, on all ranks, with the step of a state that does not verify, and the reason.
     """
     own_parts = dict[Age, tuple[int, HeldPart]]()
     for descriptor in descriptors:
@@ -68,14 +68,15 @@ def newest(
 
 
 class _MemoryCheckpoint:
-    """One state. All ranks make it and call its method at once."""
+    """One state. All ranks construct it, and call `brought`, at the same time."""
 
     def __init__(self, world: World, descriptor: int, own: HeldPart | None) -> None:
-        """`own` is the part in this rank's buffer `descriptor`, where it has one.
+        """`own` is the part in this rank's buffer `descriptor`; None if it has none.
 
-        Every rank gets the tables of all, which say where a rank's slices are: some tens of kB from each.
+        Every rank gets the tensor tables of all ranks, some tens of kB each, to find its slices.
         """
-        self._world, self._buffers = world, dict[str, memoryview]()
+        self._world = world
+        self._buffers = dict[str, memoryview]()
         if own:
             memory = memoryview(mmap.mmap(descriptor, 0, mmap.MAP_PRIVATE))
             self._buffers |= {name: memory[f.begin : f.begin + f.bytes] for name, f in own.files.items()}
@@ -92,8 +93,9 @@ class _MemoryCheckpoint:
         self.contents = Contents(WHERE, CheckpointManifest(LAYOUT, files), read=self._read)
 
     def brought(self, needed: Callable[[Contents], Iterable[str]]) -> str:
-        """Bring this rank what it needs, and verify it; what is wrong on any rank, or empty."""
-        names, fault = set[str](), ""
+        """Fetch and verify the files that this rank needs; returns the first fault of any rank, or empty."""
+        names = set[str]()
+        fault = ""
         try:
             names = set(needed(self.contents))
         except DamagedCheckpoint as error:
@@ -103,13 +105,15 @@ class _MemoryCheckpoint:
         return next(filter(None, self._world.all_gather(fault)), "")
 
     def _exchange(self, names: Iterable[str]) -> None:
-        """Have each rank bring the files that it wants from the rank that holds them."""
+        """Send each requested file from the rank that holds it to the ranks that need it."""
         requests = self._world.all_gather(set(names) - self._buffers.keys())
         for name in sorted(set[str]().union(*requests)):
             self._pass_on(name, [rank for rank, names in enumerate(requests) if name in names])
 
     def _pass_on(self, name: str, takers: Sequence[int]) -> None:
-        owner, rank, group = self._holders[name], self._world.rank, self._world.objects
+        owner = self._holders[name]
+        rank = self._world.rank
+        group = self._world.objects
         together = len(takers) == self._world.size - 1
         if rank != owner and rank not in takers:
             return
@@ -142,7 +146,7 @@ def _is_table(name: str) -> bool:
 
 
 def _progress(parts: Sequence[HeldPart]) -> bytes:
-    """The content of progress.json, as the writer of a checkpoint makes it of the parts of all ranks."""
+    """The content of progress.json from the parts of all ranks, as the writer of a checkpoint makes it."""
     values: dict[str, Any] = {}
     for part in reversed(parts):
         values |= part.values

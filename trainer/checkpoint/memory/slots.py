@@ -1,16 +1,16 @@
-"""The buffers of a node's ranks, which its supervisor owns: what they hold outlives the ranks, and dies with the node.
+"""The buffers of a node's ranks. The supervisor owns them, so their states outlive the ranks, and die with the node.
 
-The supervisor makes them before it forks ranks, which find their descriptors in the environment. A rank that no
-supervisor started makes buffers of its own.
+The supervisor makes the buffers before it forks ranks, which find their descriptors in the environment. A rank that no
+supervisor started makes its own buffers.
 
 A buffer is a memfd (`slipway.trainer.checkpoint.saving.buffer`) with the files of a rank's part of a checkpoint as
-ranges of bytes. Behind them, once every one of them is there, stands the seal, by which another process can verify
-them: a `HeldPart` as JSON, and last of all 56 bytes with its place::
+ranges of bytes. When all of them are complete, the seal follows, with which another process can verify them: a
+`HeldPart` as JSON, and then 56 bytes with its place::
 
     b"SLIPHELD" | first byte (8) | length (8) | BLAKE3 of the JSON (32)          numbers little-endian
 
-A buffer that is being filled has no seal: it is cut off before, and written after. So a rank may be killed at any
-moment, and what it leaves is either whole or not there.
+A buffer has no seal while it is being filled: the seal is cut off before, and written after. So a rank may be killed at
+any moment, and leaves a whole state or none.
 """
 
 import contextlib
@@ -30,27 +30,27 @@ from slipway.trainer.record.fence import Token
 VARIABLE = "SLIPWAY_MEMORY"
 """The descriptors of a rank's buffers."""
 SAVED_FROM = 2
-"""One that is being written to a tier, and one to fill meanwhile."""
+"""One buffer that is being written to a tier, and one to fill meanwhile."""
 DOUBTED = (causes.CORRUPTION, causes.DIVERGED, causes.SPIKE)
-"""After an end of these causes nothing goes on from what ranks had in memory."""
+"""After an end with one of these causes, no state in memory is used."""
 MARK = b"SLIPHELD"
 _TRAILER = struct.Struct("<8sQQ32s")
 Age = tuple[int, int]
-"""What orders states: the generation and the step. A later generation went on from what it found good."""
+"""The generation and the step, which order states: a later generation continued from a state that it had checked."""
 
 
 def count(storage: Storage) -> int:
-    """How many buffers a rank has: with states in memory alone, one more holds the newest while another is filled."""
+    """The buffers of a rank. If states are held in memory alone, one more keeps the newest while another is filled."""
     return SAVED_FROM + (storage.memory_steps > 0)
 
 
 def make(storage: Storage, ranks: int) -> tuple[tuple[int, ...], ...]:
-    """New buffers, empty, for each rank of a node; forked processes have them too."""
+    """New, empty buffers for each rank of a node; forked processes inherit them."""
     return tuple(tuple(os.memfd_create("checkpoint", 0) for _ in range(count(storage))) for _ in range(ranks))
 
 
 def named(descriptors: Sequence[int]) -> dict[str, str]:
-    """The environment that tells a rank its buffers."""
+    """The environment variable with a rank's buffers."""
     return {VARIABLE: ",".join(map(str, descriptors))}
 
 
@@ -60,9 +60,10 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> tuple[int, 
 
 
 def forget(buffers: Sequence[Sequence[int]]) -> None:
-    """Have nobody go on from what is in these buffers."""
-    for descriptor in (fd for of_rank in buffers for fd in of_rank):
-        remove(descriptor)
+    """Unseal all these buffers, so that no rank continues from their states."""
+    for rank_buffers in buffers:
+        for descriptor in rank_buffers:
+            remove(descriptor)
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class HeldPart:
     step: int
     rank: int
     size: int
-    """The number of ranks that hold parts of it."""
+    """The number of ranks that hold parts of the state."""
     files: Mapping[str, HeldFile]
     random_state: Mapping[str, Any]
     values: Mapping[str, Any]
@@ -100,22 +101,23 @@ class HeldPart:
 
 
 def write(descriptor: int, part: HeldPart) -> None:
-    """Seal a buffer, whose files are all in it."""
-    data, begin = atomic.canonical_json(asdict(part)), os.fstat(descriptor).st_size
+    """Seal a buffer that has all its files."""
+    data = atomic.canonical_json(asdict(part))
+    begin = os.fstat(descriptor).st_size
     trailer = _TRAILER.pack(MARK, begin, len(data), blake3(data).digest())
     os.pwrite(descriptor, data, begin)
     os.pwrite(descriptor, trailer, begin + len(data))
 
 
 def remove(descriptor: int) -> None:
-    """Unseal a buffer, which a process may have mapped: its size stays."""
+    """Unseal a buffer. Its size does not change, because a process may have mapped it."""
     size = os.fstat(descriptor).st_size
     if size >= _TRAILER.size:
         os.pwrite(descriptor, bytes(_TRAILER.size), size - _TRAILER.size)
 
 
 def read(descriptor: int) -> HeldPart | None:
-    """What a buffer holds; None for one that is not sealed."""
+    """The part that a buffer holds; None if it is not sealed."""
     size = os.fstat(descriptor).st_size
     if size < _TRAILER.size:
         return None
@@ -125,7 +127,7 @@ def read(descriptor: int) -> HeldPart | None:
     data = os.pread(descriptor, length, begin)
     if blake3(data).digest() != digest:
         return None
-    with contextlib.suppress(ValueError, TypeError, KeyError):  # of another version, which had this supervisor too
+    with contextlib.suppress(ValueError, TypeError, KeyError):  # another version under the same supervisor wrote it
         value = parsing.value(data)
         files = {name: HeldFile(**file) for name, file in value.pop("files").items()}
         if all(file.begin + file.bytes <= begin for file in files.values()):
@@ -134,9 +136,9 @@ def read(descriptor: int) -> HeldPart | None:
 
 
 def complete(parts_by_rank: Sequence[Sequence[tuple[Age, int, int]]]) -> list[Age]:
-    """The states of which somebody has every part, the newest first.
+    """The states of which the ranks have every part, the newest first.
 
-    `parts_by_rank`: of each state that a rank has, the age, the number of the part, and how many parts there are.
+    `parts_by_rank`: for each state of a rank, its age, the number of the rank's part, and the number of all parts.
     """
     parts: dict[tuple[Age, int], set[int]] = {}
     for age, number, count in (part for offered in parts_by_rank for part in offered):

@@ -1,1 +1,1 @@
-"""Retention: which checkpoints stay on a tier, which are removed, and when a tier will be full."""
+"""Retention: the checkpoints that stay on a tier, their removal, and a forecast of when a tier will be full."""

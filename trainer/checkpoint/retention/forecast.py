@@ -1,7 +1,7 @@
-"""The storage forecast: the room that checkpoints need on each tier, and when a tier will be full. Pure arithmetic.
+"""The storage forecast: the bytes that checkpoints need on each tier, and when a tier will be full.
 
-The room follows from measured sizes, the rules of retention and the intervals. The time until a tier is full follows
-from its use over the last days, by checkpoints and by everything else.
+The bytes follow from measured sizes, the retention rules and the intervals. The time until a tier is full follows from
+its use over the last days, by checkpoints and by everything else.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,15 @@ from slipway.trainer.base.units import DAY
 from slipway.trainer.config.operation import RetentionRule
 
 WINDOW_DAYS = 14.0
-"""Older samples are not used: they say little about the present growth."""
+"""Older samples are ignored: they are no evidence of the present growth."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """The room and the rate that one training's checkpoints need on a tier."""
+    """The bytes, and bytes per second, that one training's checkpoints need on a tier."""
 
     peak_bytes: int
-    """All checkpoints that its rule keeps, and one more that is being written."""
+    """All checkpoints that its rule keeps, and one that is being written."""
     bytes_per_second: float
     """The average over time."""
     burst_bytes_per_second: float
@@ -34,7 +34,7 @@ class Sample:
     used: int
     """Bytes."""
     capacity: int
-    """Bytes; 0 where a tier has no limit."""
+    """Bytes; 0 if the tier has no limit."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Outlook:
     planned: int
     """Bytes that the checkpoints need at their peak, beyond those that are there now."""
     growth: float
-    """Bytes per second, by least squares; 0 where the use does not grow, and with one sample."""
+    """Bytes per second, by least squares; 0 if the use does not grow, or with one sample."""
     seconds_until_full: float | None
-    """At this rate; None means never, and 0 that there is no room now for the planned bytes."""
+    """At this rate; None means never, and 0 that the planned bytes do not fit now."""
 
 
 def demand(
@@ -59,9 +59,12 @@ def demand(
     `steps_left`, of `step_seconds` each, limit the number of checkpoints to come; `referred` checkpoints stay besides
     those of the rule; the last save took `saving` seconds.
     """
-    lasting = steps_left * step_seconds
-    to_come = int(lasting / seconds) + 1 if seconds else 1
-    kept_count = rule.last + rule.best + referred + (steps_left // rule.every if rule.every else 0)
+    to_come = 1
+    if seconds:
+        to_come += int(steps_left * step_seconds / seconds)
+    kept_count = rule.last + rule.best + referred
+    if rule.every:
+        kept_count += steps_left // rule.every
     return Demand(
         peak_bytes=size * (min(to_come, kept_count) + 1),
         bytes_per_second=size / seconds if seconds else 0.0,
@@ -70,7 +73,7 @@ def demand(
 
 
 def growth(samples: Sequence[Sample]) -> float:
-    """Bytes per second by which the use grows: the slope of the least-squares line; 0 for fewer than two times."""
+    """The growth of the use in bytes per second: the slope of the least-squares line; 0 for fewer than two times."""
     recent = [sample for sample in samples if sample.at > samples[-1].at - WINDOW_DAYS * DAY]
     mean_at = sum(sample.at for sample in recent) / max(1, len(recent))
     mean_used = sum(sample.used for sample in recent) / max(1, len(recent))
@@ -82,7 +85,8 @@ def growth(samples: Sequence[Sample]) -> float:
 
 def outlook(samples: Sequence[Sample], planned: int) -> Outlook:
     """The outlook of a tier from its samples, at least one, in the order of time; `planned` as in `Outlook`."""
-    last, rate = samples[-1], max(0.0, growth(samples))
+    last = samples[-1]
+    rate = max(0.0, growth(samples))
     room = last.capacity - last.used
     seconds: float | None
     if not last.capacity:

@@ -1,13 +1,13 @@
-"""Holds: a process that reads checkpoints by name (a replay) keeps them from being removed while it lasts.
+"""Holds: a process that reads checkpoints by name (a replay) protects them from removal while it runs.
 
-``<store>/holds/<commit>.<random>.json`` is one hold, removed at the end. One that a killed process left counts for
-`DAYS` from its time. ``<store>/holds/<commit>.<training>.json`` is that of a training that continues the checkpoint: it
-counts until that one has a checkpoint of its own that outlives its nodes, and for `DAYS` where it was never proposed.
-The control plane lets go of it where nobody wants that training any more.
+``<store>/holds/<commit>.<random>.json`` is the hold of a process, removed at its end; if the process is killed, the
+hold counts for `DAYS` from its time. ``<store>/holds/<commit>.<training>.json`` is the hold of a training that
+continues the checkpoint. It counts until that training has its own checkpoint on a tier that outlives nodes, and for
+`DAYS` if the training was never proposed. The control plane removes it when that training is no longer wanted.
 
-Who removes says so first, ``<store>/leaving/<commit>.<random>.json``, then looks at the holds, and removes what nobody
-holds. Who holds looks afterwards whether the commit is leaving, and whether it is still there (`require_kept`). So of
-the two at least one sees the other, whoever is killed anywhere.
+A process that removes a commit first announces it, ``<store>/leaving/<commit>.<random>.json``, then reads the holds,
+and removes the commit if there are none. A process that holds a commit checks afterwards whether it is leaving, and
+whether it still exists (`require_kept`). So at least one of the two sees the other, even if either is killed.
 """
 
 import contextlib
@@ -26,30 +26,31 @@ from slipway.trainer.record import fence, files
 
 FORMAT = "slipway.hold/1"
 LEAVING_HOURS = 24.0
-"""For so long it counts that a commit is leaving, where who said so was killed; no removal takes longer."""
+"""An announcement counts for this time, if its process was killed; no removal takes longer."""
 DAYS = 7.0
-"""Longer than any process reads the checkpoints that it holds; the clocks of machines differ by far less."""
+"""No process reads the checkpoints that it holds for longer; the clocks of machines differ by far less."""
 
 
 @dataclass(frozen=True)
 class Hold:
-    """Who keeps a commit from being removed, why, and since when, in seconds since the epoch."""
+    """A protection of a commit from removal."""
 
     commit: str
     by: str
     why: str
     at: float
+    """Seconds since the epoch."""
     child: str = ""
-    """Of a training that continues the commit, its folder, relative to this store."""
+    """The folder, relative to this store, of the training that continues the commit; else empty."""
 
 
 class NotKept(ValueError):
-    """A commit that is held was removed at this moment, or may be."""
+    """A commit was removed while it was being held, or may be."""
 
 
 @dataclass(frozen=True)
 class LeavingCommit:
-    """That retention looks whether a commit is held, and removes it if it is not."""
+    """The announcement that a commit will be removed if it is not held."""
 
     commit: str
     at: float
@@ -58,7 +59,7 @@ class LeavingCommit:
 
 @contextlib.contextmanager
 def leaving(store: Path, commits: Iterable[str]) -> Iterator[None]:
-    """Say of the commits of these names that they are leaving, until their removal is on record. Raises OSError."""
+    """Announce the removal of these commits, until it is on record. Raises OSError."""
     paths = []
     try:
         for name in commits:
@@ -72,10 +73,11 @@ def leaving(store: Path, commits: Iterable[str]) -> Iterator[None]:
 
 
 def require_kept(store: Path, commits: Iterable[str]) -> None:
-    """Raises NotKept unless all of these commits, which are held, stay for as long as they are; and OSError."""
+    """Raises NotKept unless all of these held commits exist and none is leaving; and OSError."""
     names = list(commits)
     for record in listing.names_if_there(store / files.LEAVING, ".json"):
-        if (name := record.rpartition(".")[0]) in names and _is_leaving(files.named(store, files.LEAVING, record)):
+        name = record.rpartition(".")[0]
+        if name in names and _is_leaving(files.named(store, files.LEAVING, record)):
             raise NotKept(f"{name} is being removed at this moment; ask again, or choose another one")
     valid = {commit.name: commit for commit in fence.commits(store)}
     for name in names:
@@ -116,7 +118,7 @@ def hold_for(store: Path, commit: str, child: Path) -> None:
 
 
 def let_go(store: Path, commit: str, child: str) -> bool:
-    """End the hold for the training `child`; False where there was none. Raises OSError."""
+    """End the hold for the training `child`; returns False if there was none. Raises OSError."""
     path = files.named(store, files.HOLDS, f"{commit}.{child}")
     existed = path.exists()
     path.unlink(missing_ok=True)
@@ -139,13 +141,14 @@ def _reason(path: Path, now: float) -> list[str]:
         return []
     except codec.UndecodableRecord as error:
         return [str(error)]
-    fresh = now - hold.at < DAYS * DAY
-    needed = _is_needed(path.parent.parent / hold.child, fresh) if hold.child else fresh
-    return [f"{hold.by} holds it: {hold.why}"] if needed else []
+    is_needed = now - hold.at < DAYS * DAY
+    if hold.child:
+        is_needed = _is_needed(path.parent.parent / hold.child, is_needed)
+    return [f"{hold.by} holds it: {hold.why}"] if is_needed else []
 
 
 def _is_needed(child: Path, fresh: bool) -> bool:
-    """Whether a training that continues a commit has no checkpoint of its own that lasts. Raises OSError."""
+    """Whether a training that continues a commit has no checkpoint of its own on a lasting tier. Raises OSError."""
     if files.SPECIFICATION not in (files.entries(child) or ()):
         return fresh
     own = fence.commits(child)

@@ -1,7 +1,8 @@
 """Retention on a node's NVMe, by the node itself: a surplus checkpoint is withdrawn on record, then removed.
 
-While a training runs, its writer keeps the NVMe small (`remove_surplus`). When it is over, the node clears what is left
-of it (`clear`); what is newer than all that lasts is brought to the durable tier first.
+While a training runs, its writer removes surplus checkpoints (`remove_surplus`). When the training is over, the node
+removes all its checkpoints (`clear`), after it has copied the newest to the durable tier, if no lasting tier has one as
+new.
 """
 
 import time
@@ -27,9 +28,10 @@ def remove_surplus(
 ) -> list[str]:
     """Remove a training's checkpoints on the NVMe that its rule does not keep; returns their names.
 
-    The commits `copying` are being copied to other tiers, and stay, and so does what is held. A checkpoint that is
-    newer than the newest commit is being written, and stays. Raises fence.Superseded, and removes nothing, when `token`
-    is not the newest claim's; OSError, ValueError and TierUnavailable where the records or the NVMe cannot be read.
+    These stay: the commits `copying`, which are being copied to other tiers; held commits; and checkpoints that are
+    newer than the newest commit, because they are being written. Raises fence.Superseded, before any removal, if
+    `token` is not the newest claim's; and OSError, ValueError and TierUnavailable if the records or the NVMe cannot be
+    read.
     """
     Records.read(store)
     commits = fence.commits(store)
@@ -42,9 +44,9 @@ def remove_surplus(
 
 
 def remove_withdrawn(store: Path, checkpoints: Path, token: Token) -> list[str]:
-    """Remove what no longer counts on record from a node other than rank 0's, which decides; returns the names.
+    """Remove the checkpoints that are withdrawn on record; returns their names.
 
-    Raises as `remove_surplus`.
+    For nodes other than rank 0's, which withdraws them. Raises as `remove_surplus`.
     """
     return _remove_old(store, checkpoints, fence.commits(store), token)
 
@@ -52,7 +54,8 @@ def remove_withdrawn(store: Path, checkpoints: Path, token: Token) -> list[str]:
 def _remove_old(store: Path, checkpoints: Path, commits: Sequence[Commit], token: Token) -> list[str]:
     """Remove the checkpoints that do not count and are no newer than the newest commit; returns their names."""
     newest = max(((commit.token, commit.step) for commit in commits), default=(Token(0), 0))
-    root, under = checkpoints.parent.parent, f"{paths.CHECKPOINTS}/{checkpoints.name}"
+    root = checkpoints.parent.parent
+    under = f"{paths.CHECKPOINTS}/{checkpoints.name}"
     tier = FolderTier(root)
     remover = Remover(store, NVME, tier, token=token)
     old = [folder for folder in tier.folders(under) if _token_and_step(folder) <= newest]
@@ -61,26 +64,30 @@ def _remove_old(store: Path, checkpoints: Path, commits: Sequence[Commit], token
 
 @dataclass(frozen=True)
 class Cleared:
-    """What became of a training's checkpoints on a node: names, and for what stays, why."""
+    """The outcome for a training's checkpoints on a node, by name."""
 
     removed: list[str]
     copied: list[str]
-    """To the durable tier, before they were removed."""
+    """To the durable tier, before the removal."""
     kept: dict[str, str]
+    """With the reasons."""
 
 
 def clear(nvme: Path, durable: Path, store: Path) -> Cleared:
-    """Remove the checkpoints of a training that is over from this node; what nothing lasting covers is copied first.
+    """Remove the checkpoints of a training that is over from this node, after a copy of the newest if necessary.
 
-    Raises OSError, ValueError and TierUnavailable where the records or a tier cannot be read, and then keeps the rest.
+    Raises OSError, ValueError and TierUnavailable if the records or a tier cannot be read; the other checkpoints stay.
     """
-    tier, under = FolderTier(nvme), paths.checkpoints(store.name)
+    tier = FolderTier(nvme)
+    under = paths.checkpoints(store.name)
     if not (nvme / under).exists():
         return Cleared([], [], {})
     names = [folder.rpartition("/")[2] for folder in tier.folders(under)]
-    if live := why_not_over(store):
+    live = why_not_over(store)
+    if live:
         return Cleared([], [], dict.fromkeys(names, live))
-    done = Cleared([], _save_uncovered(nvme, durable, store) if names else [], {})
+    copied = _save_uncovered(nvme, durable, store) if names else []
+    done = Cleared([], copied, {})
     for name in names:
         folder = f"{under}/{name}"
         why = why_not_over(store) or _withdraw_covered(store, name) or Remover(store, NVME, tier).remove(folder)
@@ -94,16 +101,19 @@ def clear(nvme: Path, durable: Path, store: Path) -> Cleared:
 
 
 def why_not_over(store: Path) -> str:
-    """Why a process may still write or restore here; empty when the newest incarnation has ended."""
-    if not listing.names(store / files.CLAIMS, ".json") or (claim := fence.newest_claim(store)) is None:
+    """Why a process may still write or restore here; empty if the newest incarnation has ended."""
+    claim = None
+    if listing.names(store / files.CLAIMS, ".json"):
+        claim = fence.newest_claim(store)
+    if claim is None:
         return "no claim can be read"
     return "" if fence.read_exit(store, claim.token.incarnation) else f"{claim.token} has not ended"
 
 
 def _save_uncovered(nvme: Path, durable: Path, store: Path) -> list[str]:
-    """Copy the newest good commit on this node to the durable tier, if it is newer than all that lasts; its name.
+    """Copy this node's newest good commit to the durable tier, if no lasting tier has one as new; returns its name.
 
-    Each node copies what it has of one that several nodes have together; the last of them returns its name.
+    Of a commit that is spread over several nodes, each node copies its files; the last of them returns the name.
     """
     for commit in reversed(fence.commits(store)):
         if not _why_uncovered(store, commit) or not (nvme / commit.folder).is_dir():
@@ -114,7 +124,7 @@ def _save_uncovered(nvme: Path, durable: Path, store: Path) -> list[str]:
             size = copy(nvme / commit.folder, FolderTier(durable), commit.folder, commit.manifest)
         except DamagedCheckpoint as damage:
             if shared:
-                return []  # another node has what this one cannot give
+                return []  # another node has a copy of the damaged files
             replicas.set_aside(store, commit, {NVME: str(damage)})
             continue
         if not size:
@@ -125,19 +135,21 @@ def _save_uncovered(nvme: Path, durable: Path, store: Path) -> list[str]:
 
 
 def _withdraw_covered(store: Path, name: str) -> str:
-    """Withdraw a commit's copy on the NVMe if a tier that lasts holds it or a newer one; else why it stays."""
+    """Withdraw a commit's copy on the NVMe if a lasting tier holds it or a newer one; else returns why it stays."""
     for commit in fence.commits(store):
-        if commit.name == name:
-            if why := _why_uncovered(store, commit) or "; ".join(holds.reasons(store, name, time.time())):
-                return why
-            alone = replicas.holders(store, [commit])[name] == (NVME,)
-            plan = rules.RemovalPlan(((NVME, commit),), (commit,) if alone else (), {})
-            rules.record_removals(store, plan)
+        if commit.name != name:
+            continue
+        why = _why_uncovered(store, commit) or "; ".join(holds.reasons(store, name, time.time()))
+        if why:
+            return why
+        is_only_copy = replicas.holders(store, [commit])[name] == (NVME,)
+        pruned = (commit,) if is_only_copy else ()
+        rules.record_removals(store, rules.RemovalPlan(((NVME, commit),), pruned, {}))
     return ""
 
 
 def _why_uncovered(store: Path, commit: Commit) -> str:
-    """Why a commit stays on the NVMe: no tier that lasts holds it or a newer one; empty when it may go."""
+    """Why a commit stays on the NVMe: no lasting tier holds it or a newer one; empty if it may go."""
     commits = fence.commits(store)
     holders = replicas.holders(store, commits)
     nvme_commits = [commit for commit in commits if NVME in holders[commit.name]]

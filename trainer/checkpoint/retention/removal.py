@@ -1,12 +1,12 @@
-"""Removal: the one door through which the bytes of a checkpoint leave a tier.
+"""Removal: the only way in which the bytes of a checkpoint leave a tier.
 
-Retention in the control plane, the node that clears its NVMe and the writer that keeps it small all remove through
-`Remover`. At the moment of each removal it reads anew what is on record. A checkpoint stays
+Retention in the control plane, a node that clears its NVMe, and the writer that removes surplus checkpoints all use
+`Remover`. At the moment of each removal it reads the records again. A checkpoint stays if
 
-- when any record that it must know cannot be read: "could not be read" is not "there is none";
-- when it counts on this tier: it is valid or sealed, and no record withdraws it;
-- when something refers to it: a hold of a process that reads it, and what the caller's `References` say;
-- when nothing is on record that it could be measured by: no commit, or a claim older than its own token.
+- a record that the decision needs cannot be read: "could not be read" is not "there is none";
+- it counts on this tier: it is valid or sealed, and no record withdraws it;
+- something refers to it: the hold of a process that reads it, or one of the caller's `References`;
+- the records cannot judge it: there is no commit, or the newest claim is older than its token.
 """
 
 import time
@@ -23,29 +23,29 @@ from slipway.trainer.record import fence, files, removals
 from slipway.trainer.record.fence import Claim, Token
 
 References = Callable[[str, str], Sequence[str]]
-"""What refers to a checkpoint, from its folder and the SHA-256 of the manifest that it has there ("" without one)."""
+"""The references to a checkpoint, from its folder and the SHA-256 of the manifest there ("" without one)."""
 OPTIONAL = (files.SET_ASIDE, files.PRUNED, files.REPLICAS, files.WITHDRAWN)
-"""Folders of records that a training has only once it has such a record."""
+"""Folders that exist only after their first record."""
 
 
 class Unknown(OSError):
-    """The records of a training do not say what may be removed; the message says what is missing."""
+    """The records of a training are not complete enough for a removal; the message names what is missing."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """What is on record about the checkpoints of a training, read at one moment, whole or not at all."""
+    """The records about the checkpoints of a training, read at one moment, all or none."""
 
     store: Path
     claim: Claim
     valid: frozenset[str]
-    """The names of the commits that count, those whose record is damaged too."""
+    """The names of the commits that count, including those with a damaged record."""
     gone: frozenset[str]
-    """The names of those that were set aside or pruned."""
+    """The names of the commits that were set aside or pruned."""
 
     @classmethod
     def read(cls, store: Path) -> "Records":
-        """Raises Unknown, OSError and ValueError where one cannot be read."""
+        """Raises Unknown, OSError and ValueError if one cannot be read."""
         if not listing.names(store / files.CLAIMS, ".json"):
             raise Unknown(f"{store / files.CLAIMS}: found no claim, expected one of the training that has checkpoints")
         for folder in OPTIONAL:
@@ -61,11 +61,11 @@ class Records:
         return cls(store, claim, frozenset(valid), frozenset(removals.names_under(store, claim)))
 
     def withdrawn(self, name: str, tier: str) -> bool:
-        """Whether the copy of a commit on a tier is on record as withdrawn. Raises OSError."""
+        """Whether a record withdraws the copy of a commit on a tier. Raises OSError."""
         return tier in removals.withdrawn(self.store, name, self.claim)
 
     def why_it_counts(self, name: str, tier: str) -> str:
-        """Why the copy of a commit on a tier stays by what is on record; empty when it may go. Raises OSError."""
+        """Why the records keep the copy of a commit on a tier; empty if it may go. Raises OSError."""
         try:
             token = fence.token_of(name)
         except (ValueError, IndexError):
@@ -85,14 +85,19 @@ class Remover:
     def __init__(
         self, store: Path, name: str, tier: Tier, references: References | None = None, token: Token | None = None
     ) -> None:
-        """`name` is the tier's. With a token, it removes only while that is the newest claim's."""
-        self._store, self._name, self._tier = store, name, tier
-        self._references, self._token = references, token
+        """`name`: the tier's name. With a token, it removes only while the token is the newest claim's."""
+        self._store = store
+        self._name = name
+        self._tier = tier
+        self._references = references
+        self._token = token
 
     def why_it_stays(self, folder: str) -> str:
-        """Why a checkpoint is not removed now; empty when it may be. Raises as `remove`."""
-        records, name = Records.read(self._store), folder.rpartition("/")[2]
-        if why := records.why_it_counts(name, self._name):
+        """Why a checkpoint must stay now; empty if it may be removed. Raises as `remove`."""
+        records = Records.read(self._store)
+        name = folder.rpartition("/")[2]
+        why = records.why_it_counts(name, self._name)
+        if why:
             return why
         reasons = holds.reasons(self._store, name, time.time())
         if not reasons and self._references:
@@ -100,11 +105,13 @@ class Remover:
         return "; ".join(reasons)
 
     def remove(self, folder: str) -> str:
-        """Remove a checkpoint, unless it stays; returns why it does, empty when it is removed.
+        """Remove a checkpoint unless it must stay; returns why it stays, empty if it is removed.
 
-        Raises OSError, ValueError and TierUnavailable where that cannot be read, and fence.Superseded: it stays.
+        Raises OSError, ValueError and TierUnavailable if the records cannot be read, and fence.Superseded; the
+        checkpoint then stays.
         """
-        if why := self.why_it_stays(folder):
+        why = self.why_it_stays(folder)
+        if why:
             return why
         if self._token is not None:
             fence.check(self._store, self._token)
@@ -112,7 +119,7 @@ class Remover:
         return ""
 
     def _manifest(self, folder: str) -> str:
-        """The SHA-256 of the manifest on the tier; empty when there is none. Raises TierUnavailable."""
+        """The SHA-256 of the manifest on the tier; empty if there is none. Raises TierUnavailable."""
         try:
             return digest.sha256(b"".join(self._tier.read(folder, MANIFEST)))
         except DamagedCheckpoint:

@@ -1,8 +1,8 @@
-"""The rules of retention: which checkpoints stay on a tier, and why.
+"""The rules of retention: the checkpoints that stay on a tier, and why.
 
-One pure decision for all tiers; the control plane carries it out on the durable tier and the backup, the trainer on
-each node's NVMe. A checkpoint that no rule keeps and that is not referred to is removed: on record first, its bytes
-afterwards. A tier that does not outlive a node keeps what is newer than all that lasts.
+One function decides for all tiers. The control plane carries out its decision on the durable tier and the backup, the
+trainer on each node's NVMe. A checkpoint that no rule keeps and to which nothing refers is removed: on record first,
+its bytes afterwards. A tier that does not outlive a node keeps checkpoints that are newer than all on lasting tiers.
 """
 
 import time
@@ -18,8 +18,8 @@ from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Commit, Token
 
 UNCOVERED = 2
-"""How many stay on a node's NVMe of those that are newer than all that a lasting tier holds: the newest is the
-training's progress, and the one before it serves where the newest is damaged."""
+"""The checkpoints that stay on a node's NVMe if they are newer than all on lasting tiers: the newest is the training's
+progress, and the one before it replaces it if it is damaged."""
 Reasons = Mapping[str, Sequence[str]]
 """Reasons to keep a commit, by its name."""
 
@@ -29,8 +29,8 @@ def reasons_to_keep(
 ) -> dict[str, list[str]]:
     """The commits that stay on a tier, by name, each with the reasons.
 
-    `commits` are those that the tier holds, `losses` their validation losses where they are known, `referred` the
-    references to them. The newest always stays, as `RetentionRule.last` is 1 or more: a training resumes from it.
+    `commits` are those on the tier, `losses` their known validation losses, and `referred` the references to them. The
+    newest always stays, because `RetentionRule.last` is at least 1: a training resumes from it.
     """
     ordered = sorted(commits, key=_age)
     reasons: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ def reasons_to_keep(
 
 @dataclass(frozen=True)
 class RemovalPlan:
-    """The copies to remove, the commits that no tier then holds, and the reasons for which the others stay."""
+    """The copies to remove, the commits that no tier then holds, and why the others stay."""
 
     withdrawn: tuple[tuple[str, Commit], ...]
     """(tier, commit)"""
@@ -67,27 +67,26 @@ def removal_plan(
     losses: Mapping[str, float],
     referred: Reasons,
 ) -> RemovalPlan:
-    """The removals from the tiers that `rules` names; a tier whose rule is None keeps only what nothing lasting covers.
+    """The removals from the tiers in `rules`; a tier whose rule is None keeps only commits that no lasting tier covers.
 
     `holders` are the tiers that hold each commit, by its name; `losses` and `referred` as in `reasons_to_keep`.
     """
     commits_by_tier = {tier: [commit for commit in commits if tier in holders[commit.name]] for tier in rules}
-    staying: dict[str, Reasons] = {
-        tier: reasons_to_keep(commits_by_tier[tier], rule, losses, referred) if rule else {}
-        for tier, rule in rules.items()
-    }
-    for tier in set(rules) - LASTING:
-        staying[tier] = {**uncovered(commits_by_tier[tier], commits, holders), **staying[tier]}
+    staying: dict[str, Reasons] = {}
+    for tier, rule in rules.items():
+        staying[tier] = reasons_to_keep(commits_by_tier[tier], rule, losses, referred) if rule else {}
+        if tier not in LASTING:
+            staying[tier] = {**uncovered(commits_by_tier[tier], commits, holders), **staying[tier]}
     going = [(tier, commit) for tier in rules for commit in commits_by_tier[tier] if commit.name not in staying[tier]]
-    taken = {(tier, commit.name) for tier, commit in going}
-    lost = [commit for commit in commits if not {t for t in holders[commit.name] if (t, commit.name) not in taken}]
+    removed_copies = {(tier, commit.name) for tier, commit in going}
+    lost = [commit for commit in commits if all((tier, commit.name) in removed_copies for tier in holders[commit.name])]
     return RemovalPlan(tuple(going), tuple(lost), staying)
 
 
 def uncovered(
     tier_commits: Sequence[Commit], commits: Iterable[Commit], holders: Mapping[str, Collection[str]]
 ) -> dict[str, list[str]]:
-    """The newest `UNCOVERED` of a node's commits `tier_commits` that are newer than all that a lasting tier holds."""
+    """The newest `UNCOVERED` of a node's commits `tier_commits` that are newer than all on lasting tiers."""
     lasting = max((_age(commit) for commit in commits if LASTING & set(holders[commit.name])), default=None)
     newer = sorted((commit for commit in tier_commits if lasting is None or _age(commit) > lasting), key=_age)
     return {commit.name: ["no tier that outlives the node holds one as new"] for commit in newer[-UNCOVERED:]}
@@ -98,11 +97,11 @@ def _age(commit: Commit) -> tuple[int, Token]:
 
 
 def record_removals(store: Path, decided: RemovalPlan, token: Token | None = None) -> None:
-    """Put a plan on record: from now on readers ignore what it removes, and the bytes may be removed.
+    """Record a plan: from now on readers ignore its copies, and the bytes may be removed.
 
-    What is held by now stays. What no tier holds, because a copy of it was found damaged, is set aside, as whoever
-    found that may have been killed before: it is not pruned, so that a person may release it. A trainer does it under
-    its token. Raises fence.Superseded then, and OSError.
+    Commits that are held by now stay. A commit that no tier holds because its copies are damaged is set aside and not
+    pruned, so that a person may release it; the process that detected the damage may have been killed before. A trainer
+    passes its token. Raises fence.Superseded with a token, and OSError.
     """
     if token is not None:
         fence.check(store, token)
@@ -121,16 +120,19 @@ def record_removals(store: Path, decided: RemovalPlan, token: Token | None = Non
 
 
 def _give_up(store: Path, commit: Commit, token: Token | None) -> None:
-    """Prune a commit, unless a tier has got a copy meanwhile; set it aside where a copy was found damaged."""
+    """Prune a commit, unless a tier has got a copy meanwhile; set it aside if a copy is damaged."""
     if replicas.holders(store, [commit])[commit.name]:
         return
-    if damage := replicas.damage(store, commit):
+    damage = replicas.damage(store, commit)
+    if damage:
         fence.set_aside(store, commit, "; ".join(damage.values()), token)
     else:
         fence.prune(store, commit, "retention: no tier keeps it", token)
 
 
 def validation_losses(commits: Iterable[Commit], evaluated: Mapping[str, float]) -> dict[str, float]:
-    """The validation loss of each commit that has one: that of its evaluation, or else that of the training."""
-    measured = {c.name: c.metrics["validation_loss"] for c in commits if "validation_loss" in c.metrics}
+    """The validation loss of each commit that has one: of its evaluation, or else of the training."""
+    measured = {
+        commit.name: commit.metrics["validation_loss"] for commit in commits if "validation_loss" in commit.metrics
+    }
     return {**measured, **evaluated}

@@ -1,11 +1,11 @@
 """The buffer: shared memory into which a rank copies its chunks of a checkpoint, for its writer process to read.
 
-All chunks go into one memfd in the order of the files, headers included, so that each file is a range of bytes in it.
-The buffer is used again for every save: its pages are allocated once, before the first save, and pinned for a GPU.
-When all is in it, a thread hashes and seals it (`slipway.trainer.checkpoint.memory.slots`). A memfd of the node's
-supervisor keeps what it holds when the rank dies, until the next rank fills it.
+All chunks go into one memfd in the order of the files, headers included, so each file is a range of bytes in it. Every
+save uses the buffer again: its pages are allocated once, before the first save, and pinned for a GPU. When the copy is
+complete, a thread hashes and seals it (`slipway.trainer.checkpoint.memory.slots`). If the memfd belongs to the node's
+supervisor, the state outlives the rank, until the next rank copies another one.
 
-A state may also be held there and be written nowhere (`hold`): then it is in the memory of its node alone.
+`hold` copies a state that no tier gets: it is in the memory of its node alone.
 """
 
 import contextlib
@@ -47,11 +47,11 @@ class Buffer:
     """Shared memory for one checkpoint of a rank at a time; `fd` is its memfd."""
 
     def __init__(self, descriptor: int | None = None) -> None:
-        """In this memfd, which may hold a state already, or in a new one."""
+        """`descriptor`: a memfd, which may hold a state already; a new one if None."""
         self.fd = os.memfd_create("checkpoint", 0) if descriptor is None else descriptor
         part = slots.read(self.fd)
         self.age = part.age if part else (-1, -1)
-        """Of the state that it holds, see `HeldPart.age`; (-1, -1) while it holds none."""
+        """The age of the state that it holds (`HeldPart.age`); (-1, -1) if it holds none."""
         self._sealing: threading.Thread | None = None
         self._plan: PartPlan | None = None
         self._memory: Tensor | None = None
@@ -76,38 +76,40 @@ class Buffer:
         self._preparing.start()
 
     def _has_room_for(self, plan: "PartPlan") -> bool:
-        """Whether it was laid out for the same plan: then what it holds stays until the next copy."""
-        there = os.fstat(self.fd).st_size >= max(plan.size, mmap.PAGESIZE)
-        return there and all(os.pread(self.fd, len(s.header), s.begin) == s.header for s in plan.sections)
+        """Whether it has the layout of this plan, so that its state can stay until the next copy."""
+        if os.fstat(self.fd).st_size < max(plan.size, mmap.PAGESIZE):
+            return False
+        return all(os.pread(self.fd, len(section.header), section.begin) == section.header for section in plan.sections)
 
     def wait(self) -> None:
-        """Wait until the pages are allocated, and what it holds is sealed."""
+        """Wait until the pages are allocated and the state is sealed."""
         for thread in (self._preparing, self._sealing):
             if thread:
                 thread.join()
         self._preparing = self._sealing = None
 
     def copy(self, state: TrainingState, device: torch.device) -> None:
-        """Copy the plan's chunks of `state`; every copy is complete when this returns."""
+        """Copy the plan's chunks of `state`; all copies are complete on return."""
         assert self._plan is not None and self._memory is not None
         self.wait()
         self.age = (-1, -1)
-        os.ftruncate(self.fd, max(self._plan.size, mmap.PAGESIZE))  # the seal goes first
+        os.ftruncate(self.fd, max(self._plan.size, mmap.PAGESIZE))  # removes the seal
         if device.type == "cuda":
             self._copy_from_gpu(state, device)
         else:
             self._copy_chunks(state)
 
     def write_request(self, request: dict[str, Any]) -> tuple[int, int]:
-        """Put a request for the writer behind the chunks; returns its first byte and its length."""
+        """Write a request for the writer behind the chunks; returns its first byte and its length."""
         assert self._plan is not None
-        data, begin = atomic.canonical_json(request), max(self._plan.size, mmap.PAGESIZE)
+        data = atomic.canonical_json(request)
+        begin = max(self._plan.size, mmap.PAGESIZE)
         os.ftruncate(self.fd, begin + len(data))
         os.pwrite(self.fd, data, begin)
         return begin, len(data)
 
     def seal(self, part: HeldPart) -> None:
-        """Have a thread seal what was copied, as `part`, whose files it fills in."""
+        """Start a thread that seals the copy as `part`, with the hashes of its files."""
         self.age = part.age
         self._sealing = threading.Thread(target=self._seal, args=(part,), daemon=True)
         self._sealing.start()
@@ -120,7 +122,7 @@ class Buffer:
         files = {
             section.name: HeldFile(section.begin, section.size, hashed[section.name]) for section in self._plan.sections
         }
-        with contextlib.suppress(ValueError):  # a figure that is not finite has no JSON: this state is not kept
+        with contextlib.suppress(ValueError):  # a figure that is not finite has no JSON: the state stays unsealed
             slots.write(self.fd, dataclasses.replace(part, files=files))
 
     def close(self) -> None:
@@ -129,7 +131,7 @@ class Buffer:
         os.close(self.fd)
 
     def _copy_from_gpu(self, state: TrainingState, device: torch.device) -> None:
-        """Start all copies at once, at the rate of the link, after the GPU has finished its work on the tensors."""
+        """Start all copies together, so that they use the whole link, after the GPU's work on the tensors."""
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
@@ -137,7 +139,7 @@ class Buffer:
         stream.synchronize()
 
     def _copy_chunks(self, state: TrainingState) -> None:
-        # Imported only here, before the first save at the earliest, as it takes 0.8 s of CPU.
+        # Imported here and not at the start, because it takes 0.8 s of CPU.
         from torch.distributed.checkpoint.utils import find_state_dict_object
 
         assert self._plan is not None and self._memory is not None
@@ -151,7 +153,8 @@ class Buffer:
 
     def _allocate_pages(self, device: torch.device) -> None:
         assert self._memory is not None
-        pointer, size = self._memory.data_ptr(), self._memory.numel()
+        pointer = self._memory.data_ptr()
+        size = self._memory.numel()
         _libc.madvise(ctypes.c_void_p(pointer), ctypes.c_size_t(size), _POPULATE_WRITE)
         if device.type == "cuda":
             with torch.cuda.device(device):
@@ -164,10 +167,10 @@ class Buffer:
 
 
 def held_part(token: Token, world: World, state: TrainingState, progress: TrainingProgress) -> HeldPart:
-    """What a rank's buffer holds once `state` is copied into it, without the files."""
+    """The description of a rank's buffer with a copy of `state`, without its files."""
     identity = token.incarnation, token.generation, progress.step, world.rank, world.size
-    led = asdict(progress) if world.is_rank_zero else {}
-    return HeldPart(*identity, {}, random_state.take(), dict(state.values), led)
+    rank_zero_progress = asdict(progress) if world.is_rank_zero else {}
+    return HeldPart(*identity, {}, random_state.take(), dict(state.values), rank_zero_progress)
 
 
 def hold(
@@ -178,10 +181,11 @@ def hold(
     device: torch.device,
     part: HeldPart,
 ) -> None:
-    """Copy `state` into one of the free buffers and have it sealed; nothing where that would cost the newest state."""
+    """Copy `state` into a free buffer and seal it; do nothing if that would overwrite the newest state."""
     newest = max(buffers, key=lambda buffer: buffer.age)
-    if buffer := next((candidate for candidate in free if candidate is not newest), None):
-        newest.wait()  # else steps that are shorter than the hashing would leave no state sealed
+    buffer = next((candidate for candidate in free if candidate is not newest), None)
+    if buffer is not None:
+        newest.wait()  # otherwise no state would be sealed if steps are shorter than the hashing
         buffer.prepare(plan, device)
         buffer.copy(state, device)
         buffer.seal(part)

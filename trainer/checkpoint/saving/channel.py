@@ -18,16 +18,17 @@ from slipway.trainer.checkpoint.saving.buffer import Buffer
 class Channel:
     """The trainer's end: the writer process, which can be restarted, and the buffers, which outlive it.
 
-    The writer is started when it is first needed: a rank that comes back has its first step to do before.
+    The writer is started when it is first needed, so that it does not delay the first step of a rank that resumes.
     """
 
     def __init__(self, descriptors: Sequence[int] = ()) -> None:
-        """`descriptors` are the memfds of buffers that outlive this process too."""
+        """`descriptors`: memfds of buffers that outlive this process too."""
         self.buffers = [Buffer(descriptor) for descriptor in descriptors] or [Buffer() for _ in range(SAVED_FROM)]
         self._unread = b""
         self.bytes_written = 0
-        """Over all saves, as the writers last said."""
+        """Over all saves, by the last messages of the writers."""
         self._before = 0
+        """Bytes that earlier writers had written."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -35,7 +36,7 @@ class Channel:
         self._process = self._process or self._start()
 
     def send(self, buffer: int, request: dict[str, Any]) -> None:
-        """Ask the writer to write the checkpoint in a buffer. Raises BrokenPipeError when the writer is dead."""
+        """Ask the writer to write the checkpoint in a buffer. Raises BrokenPipeError if the writer is dead."""
         self.start()
         begin, length = self.buffers[buffer].write_request(request)
         assert self._process is not None and self._process.stdin is not None
@@ -52,7 +53,8 @@ class Channel:
             data = os.read(descriptor, 1 << 16)
             if not data:
                 break
-            self._unread, seconds = self._unread + data, 0.0
+            self._unread = self._unread + data
+            seconds = 0.0
         *lines, self._unread = self._unread.split(b"\n")
         messages = [parsing.value(line) for line in lines]
         for line in messages:
@@ -74,11 +76,12 @@ class Channel:
     def restart(self) -> None:
         """Start a new writer in place of a dead one."""
         self._end()
-        self._unread, self._before = b"", self.bytes_written
+        self._unread = b""
+        self._before = self.bytes_written
         self._process = self._start()
 
     def close(self, seconds: float = 0.0) -> None:
-        """End the writer; with `seconds`, it has that long to finish its work first."""
+        """End the writer; it has `seconds` to finish its work first."""
         if seconds and self._process:
             assert self._process.stdin is not None
             self._process.stdin.close()

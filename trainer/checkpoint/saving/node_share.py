@@ -1,15 +1,16 @@
 """A node's share of a checkpoint on the NVMe of several nodes: its own files, and copies of its neighbour's.
 
-The writer of the node's first rank makes it (`keep`), and rank 0's writer commits the checkpoint once every node has:
+The writer of the node's first rank completes the share (`keep`). Rank 0's writer commits the checkpoint when all shares
+are complete:
 
 1. each rank's writer writes its files into the hidden folder of its own node, and reports them;
 2. the writer of a node's first rank copies the files of the node before it in the ring from that node's server, each
    verified against its report;
-3. rank 0's writer, which has all reports, announces the manifest; every node brings it and shows its folder;
-4. when all nodes have answered, rank 0's writer records where the files are, and then the commit.
+3. rank 0's writer, which has all reports, announces the manifest; every node fetches it and makes its folder visible;
+4. when all nodes have answered, rank 0's writer records the nodes of the files, and then the commit.
 
-So every byte of a commit is on two nodes before it counts. A node that is full, or whose server stalls or gives other
-bytes, fails this save, which names it.
+So every byte of a commit is on two nodes before it counts. If a node is full, or its server stalls or gives other
+bytes, the save fails with the name of the node.
 """
 
 import shutil
@@ -41,19 +42,19 @@ class NodeShare:
     ring: NodeRing
     store: Path
     folder: str
-    """The checkpoint's, relative to the NVMe folder of every node."""
+    """The checkpoint's folder, relative to the NVMe folder of every node."""
     hidden: Path
-    """The folder on this node in which the files are put together."""
+    """The folder on this node that collects the files until they are published."""
     visible: Path
     seconds: float
-    """How long to wait for others at most."""
+    """The longest wait for other nodes."""
 
     @property
     def name(self) -> str:
         return self.folder.rpartition("/")[2]
 
     def keep(self) -> None:
-        """Complete this node's share, and answer rank 0's writer; of a node that is not rank 0's. Raises OSError."""
+        """Complete the share and answer rank 0's writer; on every node but rank 0's. Raises OSError."""
         try:
             self.copy_neighbours()
             self.show(self._manifest())
@@ -61,7 +62,7 @@ class NodeShare:
         except parts.GivenUp:
             raise
         except OSError as error:
-            # Before its files are removed: whoever then misses one learns why.
+            # Report before the files are removed, so that a node that misses one can name the reason.
             parts.report_node(self.store, self.name, self.ring.own, {"error": str(error)})
             raise
         finally:
@@ -82,12 +83,12 @@ class NodeShare:
         publication.show_share(self.hidden, self.visible, manifest, files)
 
     def faults(self) -> list[str]:
-        """Why the shares of the other nodes are not whole, once all have answered."""
+        """Wait for the answers of the other nodes; returns why their shares are not complete."""
         others = [number for number in range(len(self.ring.nodes)) if number != self.ring.own]
         return self._errors(others, parts.gather_nodes(self.store, self.name, others, self.seconds))
 
     def why_missing(self) -> list[str]:
-        """What the node before this one has said of its own failure, if it has."""
+        """The failure that the node before this one has reported, if any."""
         before = (self.ring.own - 1) % len(self.ring.nodes)
         return self._errors([before], parts.said_by_nodes(self.store, self.name, [before]))
 
@@ -98,7 +99,7 @@ class NodeShare:
         ]
 
     def _manifest(self) -> bytes:
-        """The manifest, brought from rank 0's node together with progress.json. Raises OSError."""
+        """The manifest, fetched from rank 0's node together with progress.json. Raises OSError."""
         sha256 = parts.announced(self.store, self.name, self.ring.node.ranks[0], self.seconds)
         first = next(node for node in self.ring.nodes if 0 in node.ranks)
         source = origin(first.url)
@@ -125,6 +126,6 @@ class NodeShare:
             raise OSError(f"the copy of node {node.name}'s files: {error}") from None
 
     def _names(self, name: str) -> list[str]:
-        """Where another node has a file: in its hidden folder until it shows it."""
+        """The paths of a file on another node: in its hidden folder, and later in the visible one."""
         above, _, last = self.folder.rpartition("/")
         return [f"{above}/.{last}.partial/{name}", f"{self.folder}/{name}"]

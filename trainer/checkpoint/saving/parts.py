@@ -3,8 +3,8 @@
 Each rank has one small file, ``<store>/parts/<commit>/<rank>.json``: its files with their hashes, its random state
 and values, or the reason why its part is missing. For a checkpoint on the NVMe of several nodes, rank 0's writer
 announces the manifest in ``manifest.json`` once it has all parts, and each node answers with ``node-<number>.json``
-when its own files and the copies of its neighbour's are visible. Rank 0's writer removes all of them after the commit,
-or when it gives up: a writer whose own report is gone need not wait any longer.
+when its own files and the copies of its neighbour's files are visible. Rank 0's writer removes all of them after the
+commit, or when it gives up: a writer whose own report is gone stops waiting.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from slipway.trainer.base import codec, listing
 from slipway.trainer.record import fence, files
 
 SavedPart = dict[str, Any]
-"""Either {files, random_state, values} or {error}; of a node {} or {error}."""
+"""Of a rank, {files, random_state, values} or {error}; of a node, {} or {error}."""
 UNREPORTED = ".unreported"
-"""The suffix of the empty file of a rank that could not even report its failure, such as in a full store."""
+"""The suffix of the empty file of a rank that could not even report its failure, as in a full store."""
 UNWRITABLE: SavedPart = {"error": "its part could not be written into the training store"}
 LOOK_SECONDS = 0.5
 _MANIFEST = "manifest"
@@ -31,22 +31,22 @@ class GivenUp(OSError):
 
 
 def report(store: Path, commit: str, rank: int, part: SavedPart) -> None:
-    """Record the outcome of one rank's part. Raises OSError, after it has reported that to rank 0, where it can."""
+    """Record the outcome of one rank's part. Raises OSError, after an attempt to report the error to rank 0."""
     _report(store, commit, _rank(rank), part)
 
 
 def report_node(store: Path, commit: str, node: int, outcome: SavedPart) -> None:
-    """Record the outcome on one node. Raises as `report`."""
+    """Record the outcome on one node. Raises OSError, as `report`."""
     _report(store, commit, _node(node), outcome)
 
 
 def announce(store: Path, commit: str, manifest: str) -> None:
-    """Tell the nodes that rank 0's node has the manifest, of this SHA-256. Raises OSError."""
+    """Announce that rank 0's node has the manifest, with this SHA-256. Raises OSError."""
     codec.replace(_path(store, commit, _MANIFEST), {"sha256": manifest})
 
 
 def gather(store: Path, commit: str, size: int, seconds: float) -> list[SavedPart]:
-    """The parts of `size` ranks, by rank; a part that is missing after `seconds` is an error itself."""
+    """The parts of `size` ranks, by rank; a part that is missing after `seconds` counts as an error."""
     return _gather(store, commit, [_rank(rank) for rank in range(size)], seconds)
 
 
@@ -56,17 +56,17 @@ def gather_nodes(store: Path, commit: str, nodes: Sequence[int], seconds: float)
 
 
 def said_by_nodes(store: Path, commit: str, nodes: Sequence[int]) -> list[SavedPart]:
-    """What these nodes have answered so far; {} for one that has not."""
+    """The answers of these nodes so far; {} for a node without one."""
     return [codec.read_if_there(_path(store, commit, _node(node)), dict[str, Any]) or {} for node in nodes]
 
 
 def gather_for(store: Path, commit: str, ranks: Sequence[int], reporter: int, seconds: float) -> list[SavedPart]:
-    """The parts of these ranks, for a writer of rank `reporter` that has reported. Raises GivenUp."""
+    """The parts of these ranks, for the writer of rank `reporter`, which has reported its own. Raises GivenUp."""
     return _gather(store, commit, [_rank(rank) for rank in ranks], seconds, _rank(reporter))
 
 
 def announced(store: Path, commit: str, reporter: int, seconds: float) -> str:
-    """The SHA-256 of the manifest, once it is announced; for a writer as in `gather_for`. Raises GivenUp."""
+    """Wait for the announcement of the manifest; returns its SHA-256. `reporter` as in `gather_for`. Raises GivenUp."""
     [manifest] = _gather(store, commit, [_MANIFEST], seconds, _rank(reporter))
     if "error" in manifest:
         raise GivenUp(f"the manifest was not announced within {seconds:.0f} s")
@@ -90,14 +90,15 @@ def _report(store: Path, commit: str, who: str, part: SavedPart) -> None:
     try:
         codec.replace(path, part)
     except OSError:
-        with contextlib.suppress(OSError):  # an empty file finds room in a full store, too
+        with contextlib.suppress(OSError):  # an empty file fits even into a full store
             path.with_suffix(UNREPORTED).touch()
         raise
 
 
 def _gather(store: Path, commit: str, keys: Sequence[str], seconds: float, reporter: str = "") -> list[SavedPart]:
-    """The parts of these names; raises GivenUp when the report of `reporter` is gone."""
-    deadline, looked = time.monotonic() + seconds, 0.0
+    """The parts under these keys; raises GivenUp if the report of `reporter` is gone."""
+    deadline = time.monotonic() + seconds
+    looked = 0.0
     parts_by_key: dict[str, SavedPart] = {}
     while True:
         if time.monotonic() - looked > LOOK_SECONDS:
@@ -106,7 +107,10 @@ def _gather(store: Path, commit: str, keys: Sequence[str], seconds: float, repor
             parts_by_key |= {key: UNWRITABLE for key in keys if _path(store, commit, key, UNREPORTED).exists()}
             looked = time.monotonic()
         for key in keys:
-            if key not in parts_by_key and (part := codec.read_if_there(_path(store, commit, key), dict[str, Any])):
+            if key in parts_by_key:
+                continue
+            part = codec.read_if_there(_path(store, commit, key), dict[str, Any])
+            if part:
                 parts_by_key[key] = part
         if len(parts_by_key) == len(keys) or time.monotonic() > deadline:
             break

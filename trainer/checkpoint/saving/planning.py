@@ -1,8 +1,8 @@
 """The plan of a rank's part of every checkpoint: the chunks of tensors that it writes, and their places in its files.
 
-What is divided over all ranks is written where it is. What several ranks have is shared out by the planner of PyTorch's
-distributed checkpoint (DCP) on rank 0, which learns of nothing else. A plan is made once; it holds as long as the
-tensors keep their names, shapes and layout.
+Each rank writes its own part of tensors that are divided over all ranks. For tensors that several ranks have, rank 0
+decides which rank writes what, with the planner of PyTorch's distributed checkpoint (DCP); it learns of no other
+tensors. A plan is made once; it holds as long as the tensors keep their names, shapes and layout.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class Section:
     begin: int
     size: int
     header: bytes
-    """The beginning of the file: the places of its tensors, as safetensors writes them; or a whole file."""
+    """The first bytes of the file: the header of safetensors, or a whole file without tensors."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class PartPlan:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a rank tells rank 0: what other ranks may write as well."""
+    """A rank's message to rank 0: the tensors that other ranks could write as well."""
 
     shared: SavePlan
     small: Mapping[str, TensorEntry]
@@ -75,32 +75,37 @@ class Offer:
 
 @dataclass(frozen=True)
 class Answer:
-    """What rank 0 tells a rank: what it is to write of its offer."""
+    """Rank 0's message to a rank: the part of its offer that it writes."""
 
     items: Sequence[WriteItem]
     small: frozenset[str]
     types: Mapping[str, TensorEntry] = field(default_factory=dict)
-    """Of all tensors that were offered; only to rank 0."""
+    """The types of all offered tensors; only for rank 0 itself."""
 
 
 def signature(state: TrainingState) -> object:
-    """All that a plan depends on: states with equal signatures have equal plans."""
-    tensors = [(name, t.shape, t.dtype, getattr(t, "placements", None)) for name, t in state.tensors.items()]
+    """The input of a plan: states with equal signatures have equal plans."""
+    tensors = [
+        (name, tensor.shape, tensor.dtype, getattr(tensor, "placements", None))
+        for name, tensor in state.tensors.items()
+    ]
     return tensors, state.frozen
 
 
 def make_plan(state: TrainingState, world: World) -> PartPlan:
-    """This rank's plan; all ranks call it at the same time. Raises ValueError when the ranks' tensors do not match."""
+    """This rank's plan; all ranks call it at the same time. Raises ValueError if the ranks' tensors do not match."""
     planner = DefaultSavePlanner(flatten_state_dict=False)
     offer, own = offered(planner, state, world)
     answer = _from_rank_0(world, offer, lambda save_offers: decide(planner, save_offers))
     items = [item for item in own if item.index.fqn not in offer.small or item.index.fqn in answer.small]
-    types = {**_divided_types(state, world), **answer.types} if world.is_rank_zero else {}
+    types: Entries = {}
+    if world.is_rank_zero:
+        types = {**_divided_types(state, world), **answer.types}
     return plan_part([*items, *answer.items], world.rank, state.frozen, types)
 
 
 def offered(planner: DefaultSavePlanner, state: TrainingState, world: World) -> tuple[Offer, list[WriteItem]]:
-    """What rank 0 must know to share out the writing; and this rank's items that are divided or small."""
+    """This rank's offer to rank 0, and its own items: those that are divided over all ranks, or small."""
     planner.set_up_planner(dict(state.tensors), is_coordinator=world.is_rank_zero)
     local = planner.create_local_plan()
     items = [item for item in local.items if _has_elements(item)]
@@ -115,12 +120,15 @@ def offered(planner: DefaultSavePlanner, state: TrainingState, world: World) -> 
 def plan_part(items: Iterable[WriteItem], rank: int, frozen: frozenset[str], types: Entries) -> PartPlan:
     """A rank's plan: the files with its tensors, and its part of the tensor table, which is the same at every save.
 
-    `types`, on rank 0, are those of all tensors.
+    `types`: on rank 0, the types of all tensors.
     """
     sections, pieces = lay_out(items, rank, frozen)
-    table = {tensor_table.part_name(rank): _entries(sections, pieces), **({tensor_table.TYPES: types} if types else {})}
+    table: dict[str, Entries] = {tensor_table.part_name(rank): _entries(sections, pieces)}
+    if types:
+        table[tensor_table.TYPES] = types
     for name, entries in table.items():
-        data, begin = tensor_table.encode(entries), _page_after(sections)
+        data = tensor_table.encode(entries)
+        begin = _page_after(sections)
         sections = (*sections, Section(name, begin, len(data), data))
     return PartPlan(sections, pieces, sections[-1].begin + sections[-1].size)
 
@@ -128,7 +136,7 @@ def plan_part(items: Iterable[WriteItem], rank: int, frozen: frozenset[str], typ
 def lay_out(
     items: Iterable[WriteItem], rank: int, frozen: frozenset[str]
 ) -> tuple[tuple[Section, ...], tuple[PlannedPiece, ...]]:
-    """A rank's files, one after the other, each from the start of a page; its chunks, the largest elements first."""
+    """A rank's files, each from the start of a page, and its chunks; those with the largest elements come first."""
     sections: list[Section] = []
     pieces: list[PlannedPiece] = []
     grouped: dict[str, list[WriteItem]] = {}
@@ -136,18 +144,19 @@ def lay_out(
         grouped.setdefault(f"{_kind(item.index.fqn, frozen)}-{rank:05d}.safetensors", []).append(item)
     for name, group in sorted(grouped.items()):
         group.sort(key=lambda item: (-_data(item).properties.dtype.itemsize, item.index.fqn, _box(item)))
-        (header, offsets), begin = _header(group), _page_after(sections)
+        header, offsets = _header(group)
+        begin = _page_after(sections)
         pieces += [PlannedPiece(item, begin + len(header) + at) for item, at in zip(group, offsets, strict=False)]
         sections.append(Section(name, begin, len(header) + offsets[-1], header))
     return tuple(sections), tuple(pieces)
 
 
 def decide(planner: DefaultSavePlanner, save_offers: Sequence[Offer]) -> list[Answer]:
-    """Rank 0's answer to each rank. Raises ValueError when the ranks' tensors do not match.
+    """Rank 0's answer to each rank. Raises ValueError if the ranks' tensors do not match.
 
-    Only the first rank that has a small tensor writes it: the optimiser's counts of steps are such tensors. Divided
-    among all ranks, as the planner divides large ones, they would make each rank that resumes read the table of every
-    other rank.
+    The first rank that has a small tensor writes it; the optimiser's counts of steps are such tensors. If the planner
+    divided them among all ranks, as it does with large ones, each rank that resumes would have to read the tables of
+    all others.
     """
     for rank, offer in enumerate(save_offers):
         if offer.divided != save_offers[0].divided:
@@ -164,7 +173,7 @@ def decide(planner: DefaultSavePlanner, save_offers: Sequence[Offer]) -> list[An
 
 
 def _divided_types(state: TrainingState, world: World) -> dict[str, TensorEntry]:
-    """The tensors of which every rank of the world has a part of its own; there is nothing to share out."""
+    """The tensors of which every rank of the world has its own part, so that there is nothing to decide."""
     return {
         name: TensorEntry(NAMES[tensor.dtype], tuple(tensor.shape), ())
         for name, tensor in state.tensors.items()
@@ -189,8 +198,9 @@ def _entries(sections: Sequence[Section], pieces: Sequence[PlannedPiece]) -> dic
     chunks: dict[str, list[Chunk]] = {}
     types: dict[str, TensorEntry] = {}
     for piece in pieces:
-        section = next(s for s in reversed(sections) if s.begin <= piece.begin)
-        data, name = _data(piece.item), piece.item.index.fqn
+        section = next(section for section in reversed(sections) if section.begin <= piece.begin)
+        data = _data(piece.item)
+        name = piece.item.index.fqn
         chunk = Chunk(tuple(data.chunk.offsets), tuple(data.chunk.sizes), section.name, piece.begin - section.begin)
         chunks.setdefault(name, []).append(chunk)
         types[name] = _entry(piece.item)
@@ -204,20 +214,24 @@ def _entry(item: WriteItem) -> TensorEntry:
 
 
 def _page_after(sections: Sequence[Section]) -> int:
-    """The first byte of the next file: the first of a page."""
-    end = sections[-1].begin + sections[-1].size if sections else 0
+    """The first byte of the next file: the start of a page."""
+    if not sections:
+        return 0
+    end = sections[-1].begin + sections[-1].size
     return -(-end // PAGE) * PAGE
 
 
 def _header(items: Sequence[WriteItem]) -> tuple[bytes, list[int]]:
-    """The header of a safetensors file with `items` one after the other; the first byte of each item, and the end."""
+    """The header of a safetensors file with `items` in order, and the first byte of each item, with the end."""
     described: dict[str, Any] = {}
     offsets = [0]
     for item in items:
         data = _data(item)
         end = offsets[-1] + _bytes(item)
         name = item.index.fqn.partition("/")[2]
-        described[name if data.chunk.sizes == data.size else f"{name}{_box(item)}"] = {
+        if data.chunk.sizes != data.size:
+            name = f"{name}{_box(item)}"
+        described[name] = {
             "dtype": NAMES[data.properties.dtype],
             "shape": list(data.chunk.sizes),
             "data_offsets": [offsets[-1], end],
@@ -229,14 +243,16 @@ def _header(items: Sequence[WriteItem]) -> tuple[bytes, list[int]]:
 
 
 def _kind(name: str, frozen: frozenset[str]) -> str:
-    group = name.partition("/")[0]
-    return "frozen" if name in frozen else "model" if group == "model" else "optimiser"
+    if name in frozen:
+        return "frozen"
+    return "model" if name.startswith("model/") else "optimiser"
 
 
 def _box(item: WriteItem) -> str:
     """A chunk's place in its tensor, for example [0:32,16:32]."""
     chunk = _data(item).chunk
-    return f"[{','.join(f'{o}:{o + s}' for o, s in zip(chunk.offsets, chunk.sizes, strict=True))}]"
+    ranges = [f"{begin}:{begin + size}" for begin, size in zip(chunk.offsets, chunk.sizes, strict=True)]
+    return f"[{','.join(ranges)}]"
 
 
 def _has_elements(item: WriteItem) -> bool:

@@ -1,7 +1,7 @@
 """The saver: saves checkpoints while the training continues. A step waits only until its tensors are copied.
 
-`save` copies this rank's part into shared memory and leaves the rest to the writer process; `events` returns the
-outcome later. A full or slow disk and a dead writer are events, and never end a run.
+`save` copies this rank's part into shared memory, from which the writer process writes it; `events` returns the outcome
+later. A full or slow disk and a dead writer are events, and never end a run.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 SaveEvent = dict[str, Any]
 """An event for the ledger: `event` and its fields."""
 PATIENCE = 10.0
-"""Seconds for which a save that is due at its step waits for a free buffer, once in a row: while the writer is stuck,
-the saves after it fail at once."""
+"""Seconds for which a save waits for a free buffer. If it waits in vain, the writer is stuck, and the next saves fail
+at once until a buffer is free."""
 LAST_COPIES_SECONDS = 600.0
 """Seconds for which the end of a training waits for the copies of its last checkpoint on other tiers."""
 LATEST_PART = 600.0
@@ -51,9 +51,8 @@ class _Pending:
     blocked: float
     """Seconds for which it blocked the steps."""
     begun: float
-    """When the save began."""
+    """The time of its begin: seconds since the epoch."""
     tier: str
-    """The tier that it is written to."""
 
 
 class Saver:
@@ -68,33 +67,48 @@ class Saver:
         storage: Storage | None = None,
         ring: NodeRing = ONE_NODE,
     ) -> None:
-        """Take this rank's buffers, with what they hold. Raises ValueError for a bad key file."""
-        self._world, self._token, self._ring = world, token, ring
-        self._store, self._training, self._storage = Path(placement.store), training, storage or Storage()
+        """Take this rank's buffers, with the states that they hold. Raises ValueError for a bad key file."""
+        # The ranks that save, and under which token.
+        self._world = world
+        self._token = token
+        self._ring = ring
+
+        # Where the checkpoints go.
+        self._training = training
+        self._store = Path(placement.store)
+        self._storage = storage or Storage()
         self._tier_roots = {NVME: str(nvme_folder(placement)), DURABLE: placement.durable, BACKUP: placement.backup}
         if self._storage.key_file:
             encryption.read_key(Path(self._storage.key_file))
+        self._previous = ""
+        """The folder of the checkpoint that this incarnation began with."""
+
+        # The writer process, and the buffers in shared memory.
         self._memory = slots.from_environment()
         self._channel = Channel(self._memory)
         self._plan: PartPlan | None = None
         self._signature: object = None
+        """The signature of the tensors for which the plan was made."""
+
+        # The saves that are under way, and their outcomes.
         self._pending: list[_Pending] = []
         self._unsettled: list[tuple[_Pending, str]] = []
+        """Saves that failed by the writer's answer, each with the reason; a commit may be on record all the same."""
         self._events: list[SaveEvent] = []
-        self._previous = ""
         self._has_copies = False
+        """Whether the writer may still have copies to other tiers to make."""
         self._stuck = False
         """Whether the last save waited in vain for a free buffer."""
 
     def resumed_from(self, commit: fence.Commit) -> None:
-        """This incarnation began with `commit`: files that are unchanged since are linked, and not written again."""
+        """Note that this incarnation began with `commit`: unchanged files are linked from it, not written again."""
         self._previous = commit.folder
 
     def follow(self, token: fence.Token, ring: NodeRing, world: World) -> None:
-        """Save under a new token from now on, in the same memory. What is still being written is given up.
+        """Save under a new token from now on, with the same memory. Pending saves are given up.
 
-        Its parts of ranks that are gone will never come; it may be on record all the same, and counts then. All ranks
-        make their plans anew, as a new rank has none.
+        The parts of lost ranks will never come. If a pending save is on record all the same, it counts as committed.
+        All ranks make their plans anew, because a new rank has none.
         """
         with contextlib.suppress(fence.Superseded):
             self._receive_answers(0.0)
@@ -103,14 +117,17 @@ class Saver:
             self._pending = []
             self._channel.restart()
         self._settle()
-        self._unsettled, self._stuck = [], False
-        self._world, self._token, self._ring = world, token, ring
+        self._unsettled = []
+        self._stuck = False
+        self._world = world
+        self._token = token
+        self._ring = ring
         self._plan = self._signature = None
 
     def prepare(self, engine: state.Stateful) -> None:
-        """Make the plan and allocate memory, once the optimiser has its state, so that the first save is not slower.
+        """Make the plan and allocate memory once the optimiser has its state, so that the first save is not slower.
 
-        All ranks call it at the same step. Raises ValueError when the ranks' tensors do not match.
+        All ranks call it at the same step. Raises ValueError if the ranks' tensors do not match.
         """
         if self._plan is None:
             self._plan_for(state.collect(engine, self._world.rank))
@@ -122,18 +139,19 @@ class Saver:
         last: bool = False,
         tiers: tuple[str, ...] = (DURABLE,),
     ) -> None:
-        """Copy the state at `progress.step` and have it written. All ranks call it at the same step.
+        """Copy the state at `progress.step`, and let the writer write it. All ranks call it at the same step.
 
         `tiers`, the fastest first: the checkpoint is written to the first one, and the writer copies it to the others.
-        One that is spread over the NVMe of several nodes goes to no other tier.
-        While both buffers are being written, a save waits for one as `PATIENCE` says, and then fails; the `last` save
-        waits as long as it takes. The wait is a part of the event's `blocked_seconds`.
+        A checkpoint that is spread over the NVMe of several nodes goes to no other tier. If both buffers are in use, a
+        save waits for `PATIENCE` seconds and then fails; the `last` save waits as long as necessary. The event's
+        `blocked_seconds` include the wait.
         """
         begun = time.time()
         snapshot = state.collect(engine, self._world.rank)
         plan = self._plan_for(snapshot)
         self._restart_dead_writer()
-        buffer = self._free_buffer(None if last else 0.0 if self._stuck else PATIENCE)
+        patience = 0.0 if self._stuck else PATIENCE
+        buffer = self._free_buffer(None if last else patience)
         self._stuck = buffer is None
         if buffer is None:
             reason = "the two checkpoints before it are still being written"
@@ -149,19 +167,21 @@ class Saver:
             self._channel.buffers[buffer].seal(held_part(self._token, self._world, snapshot, progress))
 
     def hold(self, engine: state.Stateful, progress: TrainingProgress, lasting: bool = False) -> None:
-        """Copy the state at `progress.step` into memory that outlives this rank, and do no more with it.
+        """Copy the state at `progress.step` into memory that outlives this rank, without writing it to a tier.
 
-        All ranks call it at the same step. A rank whose only free buffer holds its newest state leaves it there; one
-        that no supervisor started does nothing. With `lasting`, the state is sealed on return.
+        All ranks call it at the same step. If the only free buffer of a rank holds its newest state, the rank copies
+        nothing; so does a rank that no supervisor started. With `lasting`, the state is sealed on return.
         """
         if not self._memory:
             return
         snapshot = state.collect(engine, self._world.rank)
-        plan, free = self._plan_for(snapshot), [self._channel.buffers[number] for number in self._free_buffers()]
+        plan = self._plan_for(snapshot)
+        free = [self._channel.buffers[number] for number in self._free_buffers()]
         part = held_part(self._token, self._world, snapshot, progress)
         hold(self._channel.buffers, free, plan, snapshot, self._world.device, part)
-        for buffer in self._channel.buffers if lasting else ():
-            buffer.wait()
+        if lasting:
+            for buffer in self._channel.buffers:
+                buffer.wait()
 
     def events(self, seconds: float = 0.0) -> list[SaveEvent]:
         """The outcomes of saves since the last call; waits for up to `seconds` for the first one.
@@ -169,7 +189,8 @@ class Saver:
         On rank 0 there is an event for every checkpoint, on the others none. Raises fence.Superseded.
         """
         self._receive_answers(seconds)
-        events, self._events = self._events, []
+        events = self._events
+        self._events = []
         return events
 
     @property
@@ -185,11 +206,13 @@ class Saver:
     @property
     def size(self) -> int:
         """The bytes of this rank's part of a checkpoint; 0 before `prepare`."""
-        return sum(section.size for section in self._plan.sections) if self._plan else 0
+        if self._plan is None:
+            return 0
+        return sum(section.size for section in self._plan.sections)
 
     @property
     def bytes_written(self) -> int:
-        """How many bytes of checkpoints the writer has written so far, as it last said."""
+        """The bytes of checkpoints that the writer has written so far, by its last message."""
         return self._channel.bytes_written
 
     @property
@@ -198,19 +221,21 @@ class Saver:
         return self._channel.pid
 
     def close(self) -> None:
-        """End the writer at once; but when only copies to other tiers remain, let it finish them first."""
-        self._channel.close(LAST_COPIES_SECONDS if self._has_copies and not self._pending else 0.0)
+        """End the writer at once, unless only copies to other tiers remain: it may finish these first."""
+        only_copies = self._has_copies and not self._pending
+        self._channel.close(LAST_COPIES_SECONDS if only_copies else 0.0)
 
     def _plan_for(self, snapshot: state.TrainingState) -> "PartPlan":
         """The plan for these tensors: the present one, unless the tensors have changed on any rank."""
-        # Imported only here: it imports DCP's planner, which takes 0.8 s of CPU, before the first step.
+        # Imported here and not at the start, because DCP's planner takes 0.8 s of CPU.
         from slipway.trainer.checkpoint.saving import planning
 
         signature = planning.signature(snapshot)
         (changed,) = self._world.all_reduce(float(signature != self._signature))
         if self._plan is None or changed:
             self._channel.start()
-            self._plan, self._signature = planning.make_plan(snapshot, self._world), signature
+            self._plan = planning.make_plan(snapshot, self._world)
+            self._signature = signature
             for buffer in self._free_buffers():
                 self._channel.buffers[buffer].prepare(self._plan, self._world.device)
         return self._plan
@@ -249,7 +274,9 @@ class Saver:
 
     def _destinations(self, tiers: tuple[str, ...]) -> dict[str, Any]:
         """The fields for the tier that a checkpoint is written to, and for the tiers that it is copied to."""
-        first, *others = tiers if tiers[0] != BACKUP else (DURABLE, *tiers)
+        if tiers[0] == BACKUP:
+            tiers = (DURABLE, *tiers)
+        first, *others = tiers
         spread = first == NVME and self._ring.spreads
         assert not (spread and others), "no node has the whole of a spread checkpoint, to copy it"
         self._has_copies = self._has_copies or (self._world.is_rank_zero and bool(others))
@@ -263,26 +290,28 @@ class Saver:
         }
 
     def _free_buffers(self) -> Iterator[int]:
-        """Those that the writer does not use; the newest state that one of them holds comes last."""
-        buffers, taken = self._channel.buffers, {pending.buffer for pending in self._pending}
+        """The buffers that the writer does not use, the one with the newest state last."""
+        buffers = self._channel.buffers
+        taken = {pending.buffer for pending in self._pending}
         return iter(sorted(set(range(len(buffers))) - taken, key=lambda number: buffers[number].age))
 
     def _free_buffer(self, seconds: float | None) -> int | None:
-        """A buffer that the writer does not use; waits for one, and returns None after `seconds`."""
+        """A buffer that the writer does not use; waits for one, and returns None after `seconds` (None: never)."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        while (free := next(self._free_buffers(), None)) is None:
-            if deadline is not None and time.monotonic() > deadline:
-                return None
+        while True:
+            free = next(self._free_buffers(), None)
+            if free is not None or (deadline is not None and time.monotonic() > deadline):
+                return free
             self._receive_answers(0.1)
-        return free
 
     def _receive_answers(self, seconds: float) -> None:
-        """Receive the writer's answers; when the writer has died, every pending save has failed."""
+        """Receive the writer's answers; if the writer has died, every pending save has failed."""
         if not self._pending:
             return self._settle()
         for answer in self._channel.answers(seconds):
             self._record_outcome(self._pending.pop(0), answer)
-        if self._pending and (death := self._channel.death):
+        death = self._channel.death
+        if self._pending and death:
             self._unsettled += [(pending, death) for pending in self._pending]
             self._pending = []
         self._settle()
@@ -306,7 +335,8 @@ class Saver:
         The writer may have died, or failed, after the record was made: one commit is never both. While the records
         cannot be read, it is neither yet.
         """
-        unsettled, self._unsettled = self._unsettled, []
+        unsettled = self._unsettled
+        self._unsettled = []
         for pending, reason in unsettled:
             try:
                 size = self._committed_size(pending.step) if self._world.is_rank_zero else None
@@ -321,7 +351,7 @@ class Saver:
             self._events.append({"event": "committed", **fields})
 
     def _committed_size(self, step: int) -> int | None:
-        """The bytes of this incarnation's commit of a step, None when it is not on record. Raises OSError."""
+        """The bytes of this incarnation's commit of a step; None if it is not on record. Raises OSError."""
         for commit in reversed(fence.commits(self._store)):
             if commit.name == self._name(step):
                 return decode(regular_file.read(Path(self._tier_roots[commit.tier]) / commit.folder / MANIFEST)).bytes
@@ -330,8 +360,8 @@ class Saver:
     def _report_failure(self, step: int, reason: str, blocked: float, tier: str = "") -> None:
         """Report that this rank's part of a checkpoint is missing, so that rank 0's writer does not wait for it.
 
-        The save blocked the steps for `blocked` seconds. `tier` is the one that it could not be written to; empty when
-        nothing was written.
+        The save blocked the steps for `blocked` seconds. `tier`: the tier to which it could not be written; empty if
+        the writer did not get it.
         """
         if self._world.is_rank_zero:
             fields = {"step": step, "reason": reason, "tier": tier, "blocked_seconds": blocked}

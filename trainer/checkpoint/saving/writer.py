@@ -1,8 +1,8 @@
 """The writer: a process beside each rank that writes its part of every checkpoint; rank 0's writer commits the whole.
 
 ``python -m slipway.trainer.checkpoint.saving.writer PARENT FD FD`` reads requests from its standard input, one in each
-line, until the input ends, and answers each with a line. The bytes are in the two memfds that it inherits. It imports
-no torch, so that it starts at once and stays small. It ends when the trainer dies.
+line, until the input ends, and answers each with a line. The bytes are in the two memfds that it inherits. It does not
+import torch, so it starts at once and stays small. It ends when the trainer dies.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ class WrittenPiece:
     frozen: bool
     """Whether its parameters are not trained, so that an earlier checkpoint may hold the same file."""
     secret: bool
-    """Whether it is encrypted where there is a key: it holds tensors."""
+    """Whether it holds tensors, which are encrypted if there is a key."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ class Request:
     size: int
     """The number of ranks."""
     tier: str
-    """The tier that it is written to: the fastest of those that are due."""
+    """The tier to which it is written: the fastest of the tiers that are due."""
     root: str
-    """That tier's folder."""
+    """The folder of `tier`."""
     copies: dict[str, str]
-    """The folders and URLs of the other tiers that are due, by name."""
+    """The folders and URLs of the other due tiers, by name."""
     keep: dict[str, Any]
-    """The rule of retention on the NVMe, as `slipway.trainer.config.operation.RetentionRule`."""
+    """The retention rule of the NVMe, as `slipway.trainer.config.operation.RetentionRule`."""
     key_file: str
     """The file of the encryption key, or empty."""
     store: str
@@ -88,12 +88,12 @@ class Request:
     patience: float
     """Seconds for which rank 0 waits for the parts of the other ranks."""
     begun: float
-    """When the save began."""
+    """The time of the save's begin: seconds since the epoch."""
     progress: dict[str, Any]
     """The content of progress.json; only on rank 0."""
     spread: dict[str, Any]
-    """The ring of the nodes that keep it together, as `slipway.trainer.checkpoint.tiers.ring`; empty for a whole
-    checkpoint."""
+    """For a checkpoint that is spread over several nodes, their ring, as `slipway.trainer.checkpoint.tiers.ring`; else
+    empty."""
 
     @property
     def name(self) -> str:
@@ -110,13 +110,13 @@ class Request:
 
     @property
     def hidden(self) -> Path:
-        """The folder in which the files are put together."""
+        """The folder that collects the files until they are published."""
         target = Path(self.root) / self.folder
         return target.with_name(f".{target.name}.partial")
 
     @property
     def share(self) -> NodeShare | None:
-        """What this node keeps of it, where it is spread over the nodes and this rank speaks for its node."""
+        """This node's share of a spread checkpoint, on the first rank of the node; else None."""
         spread = ring.decode(self.spread) if self.spread else ring.ONE_NODE
         if not spread.spreads or spread.node.ranks[0] != self.rank:
             return None
@@ -133,7 +133,7 @@ class CheckpointWriter:
         self._replicator: Replicator | None = None
 
     def serve(self, line: Mapping[str, int]) -> dict[str, Any]:
-        """Carry out the request in a buffer; the answer is {step, outcome, reason, ...}."""
+        """Carry out the request in a buffer; returns the answer {step, outcome, reason, ...}."""
         descriptor = self._buffers[line["buffer"]]
         request = Request(**parsing.value(os.pread(descriptor, line["length"], line["begin"])))
         try:
@@ -154,7 +154,7 @@ class CheckpointWriter:
         return answer
 
     def finish(self) -> None:
-        """Wait for the copies to other tiers; the trainer decides for how long, and then ends this process."""
+        """Wait for the copies to other tiers; the trainer ends this process if they take too long."""
         if self._replicator:
             self._replicator.finish(threading.TIMEOUT_MAX)
 
@@ -163,12 +163,14 @@ class CheckpointWriter:
         if request.rank == 0 or request.share:
             _remove_older(request)
         if request.share:
-            # As much as one that is being saved goes now: the disk has room for those that stay, and for this one.
+            # Remove checkpoints before this one is written: the disk has room for those that stay, and for this one.
             with contextlib.suppress(OSError, ValueError, TierUnavailable, fence.Superseded):
                 nvme.remove_withdrawn(Path(request.store), (Path(request.root) / request.folder).parent, request.token)
         request.hidden.mkdir(parents=True, exist_ok=True)
         described = {}
-        key = encryption.read_key(Path(request.key_file)) if request.key_file else None
+        key = None
+        if request.key_file:
+            key = encryption.read_key(Path(request.key_file))
         memory = memoryview(mmap.mmap(descriptor, 0, prot=mmap.PROT_READ))
         for piece in (WrittenPiece(**fields) for fields in request.pieces):
             data = memory[piece.begin : piece.begin + piece.size]
@@ -189,7 +191,7 @@ class CheckpointWriter:
         return file
 
     def _link_earlier(self, request: Request, path: Path, file: CheckpointFile) -> bool:
-        """Link the same file of an earlier checkpoint, once it verifies; False when there is none."""
+        """Link the same file of an earlier checkpoint if it verifies; returns False if there is none."""
         known = self._frozen.get(path.name) or _file_at_start(request, path.name)
         if known is None or known[1] != file:
             return False
@@ -202,14 +204,16 @@ class CheckpointWriter:
 
     def _commit(self, request: Request) -> dict[str, Any]:
         """Commit the checkpoint once every rank has written its part. Raises OSError, and fence.Superseded."""
-        store, target = Path(request.store), Path(request.root) / request.folder
+        store = Path(request.store)
+        target = Path(request.root) / request.folder
         saved_parts = parts.gather(store, request.name, request.size, request.patience)
         faults = [f"rank {rank}: {part['error']}" for rank, part in enumerate(saved_parts) if "error" in part]
         try:
             if faults:
                 return {"outcome": "failed", "reason": "; ".join(faults)}
             manifest = _manifest(request, saved_parts)
-            if fault := self._shared_out(request, manifest):
+            fault = self._shared_out(request, manifest)
+            if fault:
                 return {"outcome": "failed", "reason": fault}
             fence.check(store, request.token)
             commit = request.commit(_publish(request, target, manifest))
@@ -222,7 +226,7 @@ class CheckpointWriter:
         return {"outcome": "committed", "commit": commit.name, "bytes": manifest.bytes, "seconds": seconds}
 
     def _shared_out(self, request: Request, manifest: CheckpointManifest) -> str:
-        """Have every node keep its share of a spread checkpoint, this one too; why it does not, or empty.
+        """Let every node, this one too, keep its share of a spread checkpoint; returns why one does not, or empty.
 
         Raises OSError.
         """
@@ -239,19 +243,20 @@ class CheckpointWriter:
 
     def _replicate(self, request: Request, commit: fence.Commit) -> None:
         """Request the copies to the other tiers that are due, and remove old checkpoints from the NVMe."""
-        store, source = Path(request.store), Path(request.root) / request.folder
+        store = Path(request.store)
+        source = Path(request.root) / request.folder
         for tier, where in request.copies.items():
             self._replicator = self._replicator or Replicator()
             self._replicator.request(Copy(store, commit, source, tier, where))
         if request.tier == NVME:
             copying = self._replicator.commits_in_progress() if self._replicator else set[str]()
-            # The commit stands whatever becomes of this; the next call removes what this one left.
+            # A failure does not affect the commit; the next call removes the remaining checkpoints.
             with contextlib.suppress(OSError, ValueError, TierUnavailable, fence.Superseded):
                 nvme.remove_surplus(store, source.parent, RetentionRule(**request.keep), copying, commit.token)
 
 
 def _publish(request: Request, target: Path, manifest: CheckpointManifest) -> str:
-    """Make the checkpoint, or this node's share of it, visible; the SHA-256 of the manifest. Raises OSError."""
+    """Make the checkpoint, or this node's share of it, visible; returns the manifest's SHA-256. Raises OSError."""
     if not request.share:
         return publication.publish(request.hidden, target, manifest)
     data = manifest.encode()
@@ -261,7 +266,7 @@ def _publish(request: Request, target: Path, manifest: CheckpointManifest) -> st
 
 
 def _manifest(request: Request, saved_parts: list[parts.SavedPart]) -> CheckpointManifest:
-    """Write progress.json, with the random states and values of every rank; the manifest of all files."""
+    """Write progress.json, with the random states and values of every rank; returns the manifest of all files."""
     values: dict[str, Any] = {}
     for part in reversed(saved_parts):
         values |= part["values"]
@@ -278,7 +283,7 @@ def _blocks(data: memoryview) -> Iterator[memoryview]:
 
 
 def _write_hashed(path: Path, blocks: Iterable[bytes | memoryview]) -> CheckpointFile:
-    """Write a file and wait until the disk has it; its size and hash. Raises OSError."""
+    """Write a file and wait until the disk has it; returns its size and hash. Raises OSError."""
     tally = verify.RunningDigest()
     atomic.write(path, tally.passing(blocks))
     return CheckpointFile(tally.bytes, tally.blake3)
@@ -292,11 +297,13 @@ def _file_at_start(request: Request, name: str) -> tuple[Path, CheckpointFile] |
     except (OSError, ValueError):
         return None
     file = manifest.files.get(name)
-    return (folder / name, file) if request.previous and file else None
+    if not request.previous or file is None:
+        return None
+    return folder / name, file
 
 
 def _remove_older(request: Request) -> None:
-    """Remove what earlier saves of this incarnation left when they failed; other ranks may be at a later one."""
+    """Remove the files of this incarnation's failed saves; other ranks may already write a later one."""
     token = request.name.partition(".")[2]
     folders = list(request.hidden.parent.glob(f".*.{token}.partial"))
     if request.rank == 0:
@@ -323,7 +330,7 @@ def main(arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def _saying_how_far() -> Iterator[None]:
-    """Say the bytes that were written so far, each second while they change: a slow disk is no dead writer."""
+    """Report the bytes written so far each second, while they change, so that a slow disk is no dead writer."""
     over = threading.Event()
 
     def say() -> None:

@@ -1,7 +1,7 @@
 """Copying a checkpoint between a folder and a tier, verified on its way.
 
-Each file is hashed while it is read and compared with the manifest, the object store checks what reaches it, and the
-manifest comes last: a copy is visible whole or not at all.
+Each file is hashed while it is read, and compared with the manifest; an object store also checks the bytes that reach
+it. The manifest comes last, so a copy is visible whole or not at all.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from slipway.trainer.checkpoint.tiers.tier import Tier, TierSource
 
 
 def tier_at(where: str | Path) -> Tier:
-    """The tier at a folder or at s3://bucket/prefix; nothing is contacted yet. Raises ValueError for another URL."""
+    """The tier at a folder or at s3://bucket/prefix; it contacts nothing yet. Raises ValueError for another URL."""
     scheme, separator, _ = str(where).partition("://")
     if separator and scheme != "s3":
         raise ValueError(f"{where}: found {scheme}://, expected a folder or s3://bucket/prefix")
@@ -31,35 +31,34 @@ def tier_at(where: str | Path) -> Tier:
 def replicate(source: Path, target: Tier, folder: str, manifest: str) -> int:
     """Copy the checkpoint in the folder `source`, whose manifest has this SHA-256, to a tier; returns its bytes.
 
-    Raises DamagedCheckpoint when the source differs from what was committed, and TierUnavailable; neither leaves a
-    visible copy.
+    Raises DamagedCheckpoint if the source differs from the commit, and TierUnavailable; neither leaves a visible copy.
     """
-    there = FolderTier(source.parent)
-    data = b"".join(there.read(source.name, MANIFEST))
+    source_tier = FolderTier(source.parent)
+    data = b"".join(source_tier.read(source.name, MANIFEST))
     described = verified_manifest(data, manifest, str(source / MANIFEST))
     for name, expected in described.files.items():
-        chunks = verified_chunks(there.read(source.name, name), expected, str(source / name))
+        chunks = verified_chunks(source_tier.read(source.name, name), expected, str(source / name))
         target.put(folder, name, chunks, expected)
     target.finish(folder, data)
     if (source / RECORD).exists():
-        target.amend(folder, RECORD, b"".join(there.read(source.name, RECORD)))
+        target.amend(folder, RECORD, b"".join(source_tier.read(source.name, RECORD)))
     return len(data) + described.bytes
 
 
 def replicate_share(source: Path, target: FolderTier, folder: str, manifest: str) -> int:
-    """Copy those files of a checkpoint that are in the folder `source`, and that no other node has copied before.
+    """Copy the files of a checkpoint that are in the folder `source` and that no other node has copied before.
 
-    Returns the checkpoint's bytes once all nodes together have copied all of it, and 0 before. A damaged file is left
-    to the node that has its copy. Raises DamagedCheckpoint for the manifest, and TierUnavailable.
+    Returns the checkpoint's bytes when the nodes together have copied all of it, and 0 before. It skips a damaged file:
+    the node with its copy copies it. Raises DamagedCheckpoint for the manifest, and TierUnavailable.
     """
-    there = FolderTier(source.parent)
-    data = b"".join(there.read(source.name, MANIFEST))
+    source_tier = FolderTier(source.parent)
+    data = b"".join(source_tier.read(source.name, MANIFEST))
     described = verified_manifest(data, manifest, str(source / MANIFEST))
     if not target.holds(folder):
         for name, expected in target.lacks(folder, described.files).items():
             if (source / name).exists():
                 with contextlib.suppress(DamagedCheckpoint):
-                    chunks = verified_chunks(there.read(source.name, name), expected, str(source / name))
+                    chunks = verified_chunks(source_tier.read(source.name, name), expected, str(source / name))
                     target.put_shared(folder, name, chunks)
         if target.lacks(folder, described.files):
             return 0
@@ -68,10 +67,10 @@ def replicate_share(source: Path, target: FolderTier, folder: str, manifest: str
 
 
 def fetch(source: TierSource, folder: str, manifest: str, into: Path) -> None:
-    """Bring a checkpoint from a tier to the folder `into`, in one visible step.
+    """Copy a checkpoint from a tier to the folder `into`, which becomes visible in one step.
 
-    `manifest` is the SHA-256 of its manifest. Raises DamagedCheckpoint when it differs from what was committed,
-    TierUnavailable, and OSError where `into` cannot be written.
+    `manifest` is the SHA-256 of its manifest. Raises DamagedCheckpoint if the copy differs from the commit,
+    TierUnavailable, and OSError if `into` cannot be written.
     """
     where = f"{source}/{folder}"
     data = b"".join(source.read(folder, MANIFEST))
@@ -83,7 +82,7 @@ def fetch(source: TierSource, folder: str, manifest: str, into: Path) -> None:
             chunks = verified_chunks(source.read(folder, name), expected, f"{where}/{name}")
             atomic.write(hidden / name, chunks)
         if any(_is_encrypted(hidden / name) for name in files):
-            with contextlib.suppress(DamagedCheckpoint):  # it was not sealed anew
+            with contextlib.suppress(DamagedCheckpoint):  # raised if its keys were never replaced
                 atomic.write(hidden / RECORD, source.read(folder, RECORD))
         atomic.write(hidden / MANIFEST, [data])
         hidden.chmod(0o755)
@@ -93,7 +92,7 @@ def fetch(source: TierSource, folder: str, manifest: str, into: Path) -> None:
 
 
 def bring_keys(durable: Path, into: Path) -> None:
-    """Give the copy of a checkpoint in a folder the keys with which that in `durable` was sealed anew, if it was.
+    """Copy the record of replaced keys, if there is one, from a checkpoint in `durable` to its copy in `into`.
 
     Raises OSError.
     """

@@ -1,4 +1,4 @@
-"""Fetching: one file of a checkpoint from another node or a folder, verified on its way, to this node's disk."""
+"""Fetching: copies one file of a checkpoint from another node or a folder to this node's disk, verified on its way."""
 
 import io
 import secrets
@@ -15,16 +15,16 @@ from slipway.trainer.objects.origin import Missing, Origin, Unreachable
 
 
 def file(source: Origin, names: Sequence[str], expected: CheckpointFile, into: Path) -> None:
-    """Bring a file to `into`, where it is whole or not at all. It has one of `names` at the source, tried in order.
+    """Copy a file to `into`, where it appears whole or not at all. `names`: its possible names at the source, in order.
 
-    Raises DamagedCheckpoint for other bytes than expected, TierUnavailable when the source does not give it or stalls,
-    and OSError where `into` cannot be written.
+    Raises DamagedCheckpoint for other bytes than expected, TierUnavailable if the source does not give the file or
+    stalls, and OSError if `into` cannot be written.
     """
     keep(verified_chunks(_blocks(source, names), expected, f"{source}/{names[0]}"), into)
 
 
 def keep(chunks: Iterator[bytes], into: Path) -> None:
-    """Put a file at `into`, in place of what was there; an error of `chunks` leaves nothing. Raises OSError."""
+    """Write a file to `into` and replace an older one; an error in `chunks` leaves no file. Raises OSError."""
     temporary = into.with_name(f".{into.name}.{secrets.token_hex(4)}.tmp")
     try:
         atomic.write(temporary, chunks)
@@ -34,7 +34,7 @@ def keep(chunks: Iterator[bytes], into: Path) -> None:
 
 
 def small(source: Origin, name: str) -> bytes:
-    """The bytes of a small file, not verified. Raises TierUnavailable, also for one that has no end."""
+    """The bytes of a small file, not verified. Raises TierUnavailable, also for a file that is too large."""
     try:
         with source.open(name) as stream:
             return origin.small(stream, f"{source}: {name}")
@@ -52,7 +52,7 @@ def _blocks(source: Origin, names: Sequence[str]) -> Iterator[bytes]:
 
 
 def _opened(source: Origin, names: Sequence[str]) -> object:
-    """The stream of the first of `names` that is there. Raises Missing and Unreachable."""
+    """The stream of the first of `names` that exists. Raises Missing and Unreachable."""
     *others, last = names
     for name in others:
         try:

@@ -1,10 +1,10 @@
 """A tier in a folder of a file system, and the NVMe folders of several nodes read as one.
 
-A copy grows in a hidden folder beside its place, and is renamed to it once every file of its manifest is there. The
-hidden folder is the copy's own: a writer that sweeps what its failed saves left has others.
+A copy grows in a hidden folder beside its final one, and is renamed when every file of its manifest is there. The
+name of the hidden folder is reserved for copies, so that writers that remove the files of failed saves ignore it.
 
-The folder of a tier is made by a person, once, and never here: where it is not, its disk is not mounted, and whatever
-is written would fill the disk below.
+A person makes the folder of a tier, once; this module never does. If it does not exist, its disk is not mounted, and
+all writes would fill the disk below.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 
 
 class FolderTier:
-    """A `Tier` in the folder `root`, which must be there."""
+    """A `Tier` in the folder `root`, which must exist."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -44,7 +44,7 @@ class FolderTier:
             raise
 
     def put_shared(self, folder: str, name: str, chunks: Iterator[bytes]) -> None:
-        """As `put`, for a file that several nodes may put at the same time: it is there whole or not at all."""
+        """As `put`, for a file that several nodes may put at the same time: it appears whole or not at all."""
         path = self._partial(folder) / name
         self._require_root()
         try:
@@ -53,7 +53,7 @@ class FolderTier:
             raise _unavailable(path, error) from error
 
     def lacks(self, folder: str, files: Mapping[str, CheckpointFile]) -> dict[str, CheckpointFile]:
-        """Those of `files` that are not put yet for a checkpoint that is not visible. Raises TierUnavailable."""
+        """The files of an invisible checkpoint that are not put yet. Raises TierUnavailable."""
         partial = self._partial(folder)
         self._require_root()
         try:
@@ -70,8 +70,10 @@ class FolderTier:
             raise _unavailable(path, error) from error
 
     def finish(self, folder: str, manifest: bytes) -> None:
-        """As `Tier.finish`; raises TierUnavailable, and shows nothing, when a file that was put is no longer there."""
-        partial, visible, files = self._partial(folder), self._root / folder, decode(manifest).files
+        """As `Tier.finish`. If a file that was put is gone, raises TierUnavailable and makes nothing visible."""
+        partial = self._partial(folder)
+        visible = self._root / folder
+        files = decode(manifest).files
         self._require_root()
         try:
             if self.holds(folder) and publication.missing(visible, files):
@@ -81,7 +83,7 @@ class FolderTier:
                 publication.require_whole(partial, files)
                 atomic.show(partial, visible)
             shutil.rmtree(partial, ignore_errors=True)
-            # Once more: what had begun to remove the hidden folder may have gone on in the visible one.
+            # Check again: a removal of the hidden folder that had begun may have continued in the visible one.
             publication.require_whole(visible, files)
         except OSError as error:
             raise _unavailable(partial, error) from error
@@ -107,7 +109,7 @@ class FolderTier:
         return True
 
     def remove(self, folder: str) -> None:
-        """The manifest goes first: a folder that an interrupted removal leaves is no checkpoint."""
+        """Remove the manifest first, so that a folder after an interrupted removal is no checkpoint."""
         self._require_root()
         for path in (self._root / folder, self._partial(folder)):
             try:
@@ -129,17 +131,19 @@ class FolderTier:
     def unfinished(self, under: str) -> list[str]:
         self._require_root()
         parent = self._root / under
+        present: list[str] = []
         try:
-            there = [path.name for path in parent.iterdir() if path.is_dir()] if parent.exists() else []
+            if parent.exists():
+                present = [path.name for path in parent.iterdir() if path.is_dir()]
         except OSError as error:
             raise _unavailable(parent, error) from error
-        hidden = [name for name in there if name.startswith(".")]
+        hidden = [name for name in present if name.startswith(".")]
         begun = [name[1:].removesuffix(".copy") for name in hidden if name.endswith(".copy")]
-        names = {f"{under}/{name}" for name in {*there, *begun} - {*hidden}}
+        names = {f"{under}/{name}" for name in {*present, *begun} - {*hidden}}
         return sorted(name for name in names if not self.holds(name))
 
     def _require_root(self) -> None:
-        """Raises TierUnavailable where the tier itself is not there, which says nothing of what it holds."""
+        """Raises TierUnavailable if the tier's folder does not exist, which proves nothing about its checkpoints."""
         try:
             if not listing.is_folder(self._root):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))

@@ -1,7 +1,7 @@
 """Locations: the folders in which the ranks of a training can read a commit, the fastest tier first.
 
-On the NVMe a checkpoint is whole on one node, or several nodes have it together. From the backup, the last choice, the
-checkpoint is fetched to a hidden folder on the durable tier and verified on its way.
+On the NVMe a checkpoint is whole on one node, or spread over several. From the backup, the last choice, it is fetched
+to a hidden folder on the durable tier and verified on its way.
 """
 
 import contextlib
@@ -30,10 +30,10 @@ def nvme_folder(placement: Placement) -> Path:
 
 
 def tried(placement: Placement, world: World) -> dict[str, str]:
-    """What the file systems of the tiers can do, tried by one rank for all that share it.
+    """The capabilities of the tiers' file systems; one rank tests each file system for all ranks that share it.
 
-    Nothing is tried again on a node where an earlier generation of this job has. Raises OSError for one that cannot
-    hold a training.
+    Empty on a node where an earlier generation of this job has tested them. Raises OSError for a file system that
+    cannot hold a training.
     """
     if os.environ.get(TRIED_VARIABLE):
         return {}
@@ -42,22 +42,24 @@ def tried(placement: Placement, world: World) -> dict[str, str]:
         folders |= {"store": Path(placement.store), DURABLE: Path(placement.durable)}
     if world.local_rank == 0:
         folders[NVME] = nvme_folder(placement)
-        # Only here: a durable tier that is not there is not mounted, and must not be made.
+        # Only the NVMe folder is made: if the durable tier's does not exist, its disk is not mounted.
         folders[NVME].mkdir(parents=True, exist_ok=True)
     return {tier: file_system.require(folder, tier) for tier, folder in folders.items()}
 
 
 class CommitPlace(NamedTuple):
-    """Where a commit can be read; with a fault, why it cannot, or what is wrong with it."""
+    """A place of a commit, or why it cannot be read there."""
 
     tier: str
     folder: Path
     away: str = ""
+    """Why the place cannot be read now."""
     damage: str = ""
+    """The damage of its copy."""
     copies: NodeCopies | None = None
-    """Where no node need have all of it: how it is put together."""
+    """Set if the commit may be spread over several nodes: reads and completes it."""
     lost: str = ""
-    """Why it cannot be read and need not be waited for: its nodes are not there now."""
+    """Why a wait would be in vain: the training does not have the commit's nodes now."""
 
 
 class CheckpointPlaces:
@@ -71,13 +73,17 @@ class CheckpointPlaces:
         ring: NodeRing = ONE_NODE,
         fetched: Path | None = None,
     ) -> None:
-        """`fetched`: where a checkpoint of the backup is brought, by default beside the training's other ones."""
+        """`fetched`: the folder for a checkpoint from the backup; by default, that of the training's checkpoints."""
         self._fetched = fetched
-        self._placement, self._world, self._token, self._ring = placement, world, token, ring
-        self._store, self._durable = Path(placement.store), Path(placement.durable)
+        self._placement = placement
+        self._world = world
+        self._token = token
+        self._ring = ring
+        self._store = Path(placement.store)
+        self._durable = Path(placement.durable)
 
     def __call__(self, commit: Commit) -> Iterator[CommitPlace]:
-        """The places of a commit; the next is looked for only when it is needed."""
+        """The places of a commit; each is looked up only when it is needed."""
         tiers, fault = self._holders(commit)
         if fault:
             yield CommitPlace(DURABLE, self._store, away=fault)
@@ -90,7 +96,7 @@ class CheckpointPlaces:
                 yield self._on_nvme(commit, DURABLE in tiers)
 
     def _holders(self, commit: Commit) -> tuple[tuple[str, ...], str]:
-        """The tiers that hold a commit, as rank 0 reads them, or why that cannot be read."""
+        """The tiers that hold a commit, or why their record cannot be read; rank 0 reads it."""
         answer: tuple[tuple[str, ...], str] = ((), "")
         if self._world.is_rank_zero:
             try:
@@ -100,20 +106,23 @@ class CheckpointPlaces:
         return self._world.broadcast(answer)
 
     def _on_nvme(self, commit: Commit, lasts: bool) -> CommitPlace:
-        """The NVMe: of the one node that has all of it, or of the nodes that have it together."""
+        """The NVMe of the node that has the whole commit, or of the nodes over which it is spread."""
         folder = nvme_folder(self._placement) / commit.folder
-        there, record, fault = False, None, ""
+        has_manifest = False
+        record = None
+        fault = ""
         try:
             if self._world.is_rank_zero:
                 record = ring.read_spread(self._store, commit.name)
-            there = (folder / MANIFEST).is_file()
-            if there and lasts:
-                with contextlib.suppress(OSError):  # what is there opens with the keys of its files, as a rule
+            has_manifest = (folder / MANIFEST).is_file()
+            if has_manifest and lasts:
+                with contextlib.suppress(OSError):  # the keys of its files mostly open the copy all the same
                     copying.bring_keys(self._durable / commit.folder, folder)
         except (OSError, ValueError) as error:
             fault = f"{folder}: {getattr(error, 'strerror', None) or error}"
-        gathered = self._world.all_gather((there, record, fault))
-        if faults := [answer[2] for answer in gathered if answer[2]]:
+        gathered = self._world.all_gather((has_manifest, record, fault))
+        faults = [answer[2] for answer in gathered if answer[2]]
+        if faults:
             return CommitPlace(NVME, folder, away=faults[0])
         record = gathered[0][1]
         if record is None and all(answer[0] for answer in gathered):
@@ -128,7 +137,7 @@ class CheckpointPlaces:
         return CommitPlace(NVME, folder, copies=NodeCopies(commit, folder, nodes, record, durable))
 
     def _fetch_from_backup(self, commit: Commit) -> CommitPlace:
-        """The checkpoint, brought from the backup; `publication.remove_unpublished` removes it at the next restore."""
+        """The checkpoint, fetched from the backup; the next restore removes it (`publication.remove_unpublished`)."""
         folder = self._durable / commit.folder
         into = (self._fetched or folder.parent) / f".{folder.name}.{self._token}.fetched"
         damage = fault = ""
@@ -145,4 +154,6 @@ class CheckpointPlaces:
 
 def _nodes(record: SpreadRecord | None) -> str:
     """The nodes of a commit, as far as they are on record."""
-    return f"the nodes {', '.join(node.name for node in record.nodes)}" if record else "another node"
+    if record is None:
+        return "another node"
+    return f"the nodes {', '.join(node.name for node in record.nodes)}"

@@ -1,8 +1,8 @@
-"""Node copies: a commit on the NVMe of several nodes, put together again where its files are needed.
+"""Node copies: a commit on the NVMe of several nodes; each node collects the files that its ranks need.
 
-Each rank says which files it reads. Each of them is verified on the node's own disk, else brought from another node
-that has it, else from the durable tier, and every byte is hashed on its way. A source that gives other bytes, or
-stalls, is named, and the next one is asked. What was brought stays in the node's folder, as if it had been written
+Each rank lists the files that it reads. A file is verified on the node's own disk, else fetched from another node that
+has it, else from the durable tier, and every byte is hashed on its way. If a source gives other bytes or stalls, the
+fault is recorded, and the next source is tried. A fetched file stays in the node's folder, as if it had been written
 there.
 """
 
@@ -36,61 +36,72 @@ Needed = Callable[[Contents], Iterable[str]]
 
 @dataclass(frozen=True)
 class SourceFault:
-    """A place that did not give a file as it was committed."""
+    """A source that did not give a file as it was committed."""
 
     node: str
-    """Its name, or the tier's."""
+    """The name of the node or tier."""
     file: str
     damaged: bool
-    """Whether it gave other bytes; else it gave none, or stalled."""
+    """Whether it gave other bytes; if not, it gave none, or stalled."""
     reason: str
 
     def fields(self, commit: Commit) -> dict[str, str]:
-        """As an event of the ledger has it."""
+        """The fields of the ledger's event."""
         kind = "damaged" if self.damaged else "away"
         return {"commit": commit.name, "node": self.node, "file": self.file, "kind": kind, "reason": self.reason}
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """What one node has of a commit."""
+    """The files of a commit that one node has."""
 
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """The bytes of each of its files, by name."""
+    """The bytes of each file, by name."""
     manifest: bytes = b""
-    """The manifest, once it verified."""
+    """The verified manifest; empty without one."""
     fault: SourceFault | None = None
 
 
 @dataclass
 class Gathering:
-    """Whether this rank, or all of them, could be given their files."""
+    """The outcome, for one rank or for all: the contents, or why files are missing."""
 
     contents: Contents | None = None
     damage: str = ""
     away: str = ""
     lost: str = ""
-    """Which files nodes that the training does not have now may hold, and no other place gives."""
+    """The files that only nodes may have which the training does not have now."""
     faults: list[SourceFault] = field(default_factory=list)
 
 
 class NodeCopies:
-    """A commit, as the nodes that the training has now hold it. All ranks call its methods at the same time."""
+    """A commit on the present nodes of the training. All ranks call its methods at the same time."""
 
     def __init__(
         self, commit: Commit, folder: Path, ring: NodeRing, record: SpreadRecord | None, durable: Path | None
     ) -> None:
         """`folder` is the commit's on this node; `durable` is its folder on the durable tier, if that holds it."""
-        self._commit, self._folder, self._ring, self._record, self._durable = commit, folder, ring, record, durable
+        self._commit = commit
+        self._folder = folder
+        self._ring = ring
+        self._record = record
+        self._durable = durable
         self._names = [node.name for node in ring.nodes]
-        self._shelves: list[Shelf] = []
+
+        # The files of the commit, and where they are.
         self._files: Mapping[str, CheckpointFile] = {}
-        self._stalled: set[int] = set()
+        self._shelves: list[Shelf] = []
+        """By node."""
+
+        # What this rank has tried.
         self._good: set[str] = set()
+        """The files that are verified in this node's folder."""
+        self._stalled: set[int] = set()
+        """The nodes that stalled: they are tried last."""
         self._faults: list[SourceFault] = []
 
     def gathered(self, needed: Needed, world: World) -> Gathering:
-        """Give every node the files that its ranks need, each verified; the same outcome on every rank."""
+        """Fetch and verify the files that the ranks of each node need; returns the same outcome on every rank."""
         self._shelves = self._survey(world)
         faults = [shelf.fault for shelf in self._shelves if shelf.fault]
         manifest = next((shelf.manifest for shelf in self._shelves if shelf.manifest), b"")
@@ -115,13 +126,13 @@ class NodeCopies:
         return self._shelves[self._ring.own]
 
     def _survey(self, world: World) -> list[Shelf]:
-        """What each node has."""
+        """The files of each node."""
         own_shelf = self._look() if world.rank == self._speaker else Shelf()
         shelves = world.all_gather(own_shelf)
         return [shelves[node.ranks[0]] for node in self._ring.nodes]
 
     def _look(self) -> Shelf:
-        """What this node has. Without its manifest a folder does not count: it is being removed."""
+        """The files of this node. A folder without a manifest is empty: it is being removed."""
         name = self._names[self._ring.own]
         try:
             data = bytes(reading.read(self._folder / MANIFEST))
@@ -139,13 +150,14 @@ class NodeCopies:
     def _bring_all(self, manifest: CheckpointManifest, needed: Needed, world: World) -> Gathering:
         self._files = manifest.files
         contents = Contents(self._folder, manifest, self._bring)
-        names_to_bring, failed = set[str](), Gathering()
+        names_to_bring = set[str]()
+        failed = Gathering()
         try:
             names_to_bring = {PROGRESS, *needed(contents)}
         except (DamagedCheckpoint, TierUnavailable, OSError) as error:
             failed = self._failure(error)
         except ValueError:
-            pass  # another model's: the load says so, on all ranks
+            pass  # it has another model: `load` raises this on all ranks
         gathered = world.all_gather((names_to_bring, failed))
         if not any(_failed(result) for _, result in gathered):
             ranks = self._ring.node.ranks
@@ -170,7 +182,7 @@ class NodeCopies:
         return Gathering()
 
     def _bring(self, name: str) -> None:
-        """Have a file, verified, in this node's folder. Raises _Missing, and OSError for this node's own disk."""
+        """Verify a file in this node's folder, or fetch it. Raises _Missing, and OSError for this node's own disk."""
         if name in self._good:
             return
         expected = self._files[name]
@@ -182,7 +194,8 @@ class NodeCopies:
                 tried.append(SourceFault(source, name, True, str(error)))
             except TierUnavailable as error:
                 tried.append(SourceFault(source, name, False, str(error)))
-                self._stalled |= {self._names.index(source)} if source in self._names else set()
+                if source in self._names:
+                    self._stalled.add(self._names.index(source))
             else:
                 self._faults += tried
                 self._good.add(name)
@@ -191,8 +204,10 @@ class NodeCopies:
         raise _Missing(name, tried)
 
     def _sources(self, name: str, expected: CheckpointFile) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Where a file may be, in the order of trial: this node, the others, the durable tier, those that stalled."""
-        path, count, own = self._folder / name, len(self._names), self._ring.own
+        """The possible sources of a file, in order: this node, other nodes, the durable tier, nodes that stalled."""
+        path = self._folder / name
+        count = len(self._names)
+        own = self._ring.own
         if name in self._own.sizes:
             yield self._names[own], lambda: _verify(path, expected)
         others = [(own + step) % count for step in range(1, count)]
@@ -229,26 +244,28 @@ class NodeCopies:
         return Gathering(away=str(error))
 
     def _why_missing(self, file: str, tried: list[SourceFault]) -> Gathering:
-        """What it means that no place gave a file: a place is away, a node is not there, or the file is damaged."""
+        """Why no source gave a file: one is away, a node of the commit is missing, or the file is damaged."""
         reasons = "; ".join(f"{fault.node}: {fault.reason}" for fault in tried)
         if any(not fault.damaged for fault in tried):
             return Gathering(away=reasons)
+        names = ", ".join(self._names)
         gone = self._record.missing(self._names) if self._record else []
         if gone or not (self._record or tried):
-            nodes = ", ".join(f"{node.name} (ranks {', '.join(map(str, node.ranks))})" for node in gone)
-            where = f"it was on {nodes}, which this training does not have now" if gone else "its node is not there now"
-            return Gathering(
-                lost=f"{file}: on none of {', '.join(self._names)}; {where}{f'; {reasons}' if reasons else ''}"
-            )
-        return Gathering(damage=reasons or f"{file}: found on none of {', '.join(self._names)}, which should have it")
+            where = "its node is not there now"
+            if gone:
+                nodes = ", ".join(f"{node.name} (ranks {', '.join(map(str, node.ranks))})" for node in gone)
+                where = f"it was on {nodes}, which this training does not have now"
+            return Gathering(lost="; ".join(filter(None, [f"{file}: on none of {names}", where, reasons])))
+        return Gathering(damage=reasons or f"{file}: found on none of {names}, which should have it")
 
 
 class _Missing(DamagedCheckpoint):
-    """No place gives a file."""
+    """No source gives a file."""
 
     def __init__(self, file: str, tried: list[SourceFault]) -> None:
         super().__init__(f"{file}: no place gives it")
-        self.file, self.tried = file, tried
+        self.file = file
+        self.tried = tried
 
 
 def _failed(outcome: Gathering) -> bool:
@@ -256,7 +273,7 @@ def _failed(outcome: Gathering) -> bool:
 
 
 def _verify(path: Path, expected: CheckpointFile) -> None:
-    """Raises DamagedCheckpoint, and TierUnavailable when it cannot be read."""
+    """Raises DamagedCheckpoint, and TierUnavailable if the file cannot be read."""
     try:
         verification.verify_file(path, expected)
     except OSError as error:

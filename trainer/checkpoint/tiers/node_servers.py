@@ -1,4 +1,4 @@
-"""Node servers: the ranks of a training find the ring of their nodes, and each node serves its files to the others."""
+"""Node servers: the ranks of a training agree on the ring of their nodes; each node serves its files to the others."""
 
 import contextlib
 import os
@@ -16,13 +16,13 @@ from slipway.trainer.record.fence import Token
 
 
 def alone(world: World) -> NodeRing:
-    """The ring of one node, which has all ranks."""
+    """A ring of one node with all ranks."""
     return NodeRing((RingNode(_name(), "", tuple(range(world.size))),))
 
 
 @dataclass(frozen=True)
 class _Rank:
-    """What a rank says of itself and of its node."""
+    """A rank's message about its node."""
 
     node: int
     name: str
@@ -31,7 +31,7 @@ class _Rank:
 
 
 def number() -> int:
-    """The number of this rank's node, as torchrun gave it."""
+    """The number of this rank's node, from torchrun or the supervisor."""
     return int(os.environ.get("GROUP_RANK", "0"))
 
 
@@ -47,10 +47,10 @@ class NodeServers:
     """The ring of a training, and the server of this node, which runs until `close`."""
 
     def __init__(self, world: World, nvme: Path, store: Path, token: Token, saves: bool) -> None:
-        """All ranks call it at the same time; on one node nothing is started.
+        """All ranks call it at the same time. It starts no server for a training on one node.
 
-        `nvme` is this node's folder. `saves` says whether the training saves there; where it does not, and has not
-        done so earlier, nothing is started either.
+        `nvme`: this node's folder. `saves`: whether the training saves there; if it does not, and never has, it needs
+        no server either.
         """
         self._server: PeerServer | None = None
         self.ring = ONE_NODE
@@ -59,8 +59,12 @@ class NodeServers:
         if not world.broadcast(world.is_rank_zero and (saves or _has_saved(store))):
             self.ring = NodeRing(unusable="no checkpoint on the NVMe is wanted")
             return
-        fault = self._start(nvme, token) if world.local_rank == 0 else ""
-        ranks = world.all_gather(_Rank(number(), _name(), self._server.url if self._server else "", fault))
+        fault = ""
+        url = ""
+        if world.local_rank == 0:
+            fault = self._start(nvme, token)
+            url = self._server.url if self._server else ""
+        ranks = world.all_gather(_Rank(number(), _name(), url, fault))
         shared = world.all_gather(_shared_with(nvme, token) if world.local_rank == 0 else "")
         if world.local_rank == 0:
             with contextlib.suppress(OSError):
@@ -75,7 +79,7 @@ class NodeServers:
             self._server = None
 
     def _start(self, nvme: Path, token: Token) -> str:
-        """Start the server and mark the folder; why not, or empty."""
+        """Start the server and mark the folder; returns why it cannot, or empty."""
         try:
             nvme.mkdir(parents=True, exist_ok=True)
             _mark(nvme, token, number()).touch()
@@ -89,7 +93,7 @@ def _ring(ranks: Sequence[_Rank]) -> NodeRing:
     numbers = sorted({rank.node for rank in ranks})
     names = {rank.node: rank.name for rank in ranks}
     urls = {rank.node: rank.url for rank in ranks if rank.url}
-    # Two machines that were given no names of their own are two nodes all the same.
+    # Machines without names of their own share the name "local": their numbers tell them apart.
     taken = list(names.values())
     known = {node: name if taken.count(name) == 1 else f"{name}#{node}" for node, name in names.items()}
     members = {node: tuple(at for at, rank in enumerate(ranks) if rank.node == node) for node in numbers}
@@ -98,7 +102,7 @@ def _ring(ranks: Sequence[_Rank]) -> NodeRing:
 
 
 def _has_saved(store: Path) -> bool:
-    """Whether a commit was written to the NVMe, as far as can be read: the restore reads all of them anew."""
+    """Whether a commit was written to the NVMe; True if that cannot be read, because the restore reads it again."""
     with contextlib.suppress(OSError, ValueError):
         return any(commit.tier == NVME for commit in fence.commits(store))
     return True
@@ -109,7 +113,7 @@ def _mark(nvme: Path, token: Token, node: int) -> Path:
 
 
 def _shared_with(nvme: Path, token: Token) -> str:
-    """Why a node cannot keep copies: another one has the same folder, which goes with both. Empty where none has."""
+    """Why a node cannot keep copies: another one has the same folder, which would be lost with both. Else empty."""
     try:
         names = {path.name for path in nvme.glob(f".{paths.CHECKPOINTS}.{token}.*.node")}
     except OSError as error:

@@ -11,7 +11,7 @@ from slipway.trainer.objects.bucket import AlreadyThere, Bucket
 from slipway.trainer.objects.origin import Missing, Unreachable
 
 CHUNK = 1 << 20
-"""Bytes that are read in one call."""
+"""Bytes of one read."""
 
 
 class ObjectTier:
@@ -58,7 +58,7 @@ class ObjectTier:
         return True
 
     def remove(self, folder: str) -> None:
-        """The manifest goes first, as in a folder."""
+        """Remove the manifest first, as in a folder."""
         try:
             keys = [entry.key for entry in Bucket(self._bucket.url(folder)).objects()]
             for key in sorted(keys, key=lambda key: key != MANIFEST):
@@ -77,7 +77,7 @@ class ObjectTier:
 
     def unfinished(self, under: str) -> list[str]:
         try:
-            there = {f"{under}/{entry.key.partition('/')[0]}" for entry in Bucket(self._bucket.url(under)).objects()}
+            present = {f"{under}/{entry.key.partition('/')[0]}" for entry in Bucket(self._bucket.url(under)).objects()}
         except (Missing, Unreachable) as error:
             raise TierUnavailable(str(error)) from error
-        return sorted(there - self.folders(under).keys())
+        return sorted(present - self.folders(under).keys())

@@ -1,18 +1,16 @@
-"""Replicas: the records in the training store of which tiers hold a copy of a commit.
+"""Replicas: the records, in the training store, of the tiers that hold a copy of a commit.
 
-The commit itself names the tier that it was written to. Each further copy has one record, made when the copy is
-complete. A copy that retention removes is withdrawn on record before its bytes are removed, and a damaged copy is
-withdrawn with the reason, so that no reader uses it again. A record is never changed. A trainer withdraws under its
-token, as it sets a commit aside (`slipway.trainer.record.removals`): once it is superseded, what it withdraws does not
-count.
+The commit itself names the tier to which it was written. Each further copy has one record, made when the copy is
+complete. Before retention removes a copy, a record withdraws it; a damaged copy is withdrawn with the reason, so that
+no reader uses it again. A record never changes. A trainer withdraws copies under its token, as it sets commits aside
+(`slipway.trainer.record.removals`): the withdrawals of a superseded trainer do not count.
 
     replicas/<commit>/<tier>.json    a copy, complete and verified
     withdrawn/<commit>/<tier>.json   a copy that no longer counts, with the reason; by a trainer <tier>.by.<token>.json
     taken-back/<commit>.<tier>.<n>.json   the record of a damaged copy that counts again
 
-What went wrong with a copy is noted for the people who look at the checkpoint, once, by whoever meets it: a copy that
-is damaged, a tier that a start had to wait for, a copy that a tier did not take. The control plane shows each on the
-checkpoint. A note decides nothing.
+A fault of a copy is noted once, for the people who look at the checkpoint: a damaged copy, a tier for which a start had
+to wait, a copy that a tier did not take. The control plane shows it on the checkpoint. No decision depends on a note.
 
     faults/<commit>.<tier>.<kind>.json
 """
@@ -30,7 +28,9 @@ from slipway.trainer.record.fence import Commit
 
 FORMAT = "slipway.replica/1"
 FAULT_FORMAT = "slipway.copy-fault/1"
-DAMAGED, AWAY, NOT_COPIED = "damaged", "away", "not-copied"
+DAMAGED = "damaged"
+AWAY = "away"
+NOT_COPIED = "not-copied"
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class WithdrawalRecord:
 
 
 def record(store: Path, commit: Commit, tier: str, size: int) -> bool:
-    """Record a copy of `size` bytes. False when it was on record already."""
+    """Record a copy of `size` bytes; returns False if it was on record already."""
     copy = ReplicaRecord(commit.name, tier, time.time(), size)
     return codec.create_only(_path(store, files.REPLICAS, commit.name, tier), copy, FORMAT)
 
@@ -63,10 +63,10 @@ def record(store: Path, commit: Commit, tier: str, size: int) -> bool:
 def withdraw(
     store: Path, commit: Commit, tier: str, why: str, damaged: bool = False, token: fence.Token | None = None
 ) -> bool:
-    """Record that a copy no longer counts; its bytes stay. False when it was withdrawn already.
+    """Record that a copy no longer counts; its bytes stay. Returns False if it was withdrawn already.
 
-    With a trainer's token, it counts only if that is the newest claim's, before the write and after it. Raises
-    fence.Superseded then, and OSError.
+    With a trainer's token, the record counts only if the token is the newest claim's before and after the write; else
+    raises fence.Superseded. Raises OSError.
     """
     if token is not None:
         fence.check(store, token)
@@ -83,10 +83,9 @@ def withdraw(
 
 
 def set_aside(store: Path, commit: Commit, damaged: Mapping[str, str], token: fence.Token | None = None) -> bool:
-    """Withdraw damaged copies, and set the commit aside when no tier holds another copy; True then.
+    """Withdraw damaged copies, and set the commit aside if no tier holds another copy; returns whether it did.
 
-    `damaged` has by tier what is wrong with the bytes there. A trainer does it under its token. Raises
-    fence.Superseded then, and OSError.
+    `damaged` has the reasons by tier. A trainer passes its token. Raises fence.Superseded with a token, and OSError.
     """
     for tier, reason in damaged.items():
         withdraw(store, commit, tier, reason, damaged=True, token=token)
@@ -94,7 +93,7 @@ def set_aside(store: Path, commit: Commit, damaged: Mapping[str, str], token: fe
 
 
 def withdrawn_copies(store: Path, tier: str) -> dict[str, bool]:
-    """The names of the commits whose copy on a tier was withdrawn, each with whether the copy was damaged.
+    """The commits whose copy on a tier was withdrawn, by name, each with whether the copy was damaged.
 
     Raises OSError, and UndecodableRecord.
     """
@@ -102,14 +101,14 @@ def withdrawn_copies(store: Path, tier: str) -> dict[str, bool]:
 
 
 def damaged(store: Path, tier: str) -> dict[str, WithdrawalRecord]:
-    """The copies on a tier that were found damaged, by commit. Raises OSError, and UndecodableRecord."""
+    """The withdrawals of damaged copies on a tier, by commit. Raises OSError, and UndecodableRecord."""
     return {record.commit: record for record in _withdrawals(store, tier) if record.damaged}
 
 
 def take_back(store: Path, commit: str, tier: str) -> bool:
-    """Have a copy that was found damaged count again; the record of it is kept. False when there is none.
+    """Let a withdrawn damaged copy count again, and keep its record aside; returns False if there is none.
 
-    Raises OSError. The caller has verified the bytes.
+    The caller has verified the bytes. Raises OSError.
     """
     records = [
         file_name
@@ -126,7 +125,7 @@ def take_back(store: Path, commit: str, tier: str) -> bool:
 
 
 def damage(store: Path, commit: Commit) -> dict[str, str]:
-    """What is wrong with the copies of a commit that were found damaged, by tier. Raises OSError, UndecodableRecord."""
+    """The reasons of a commit's damaged copies, by tier. Raises OSError, UndecodableRecord."""
     withdrawals = {
         tier: codec.read(_path(store, files.WITHDRAWN, commit.name, record), WithdrawalRecord, FORMAT)
         for tier, record in _withdrawn(store, commit.name).items()
@@ -135,7 +134,7 @@ def damage(store: Path, commit: Commit) -> dict[str, str]:
 
 
 def ever_held(store: Path, commit: Commit) -> set[str]:
-    """The tiers on which there was a copy of a commit, withdrawn or not. Raises OSError."""
+    """The tiers that have or had a copy of a commit, withdrawn or not. Raises OSError."""
     return {commit.tier, *_tiers(store, files.REPLICAS, commit)}
 
 
@@ -146,7 +145,7 @@ def holders(store: Path, commits: Iterable[Commit]) -> dict[str, tuple[str, ...]
 
 @dataclass(frozen=True)
 class CopyFault:
-    """What went wrong with the copy of a commit on a tier, the first time."""
+    """The first fault of a kind of a commit's copy on a tier."""
 
     commit: str
     tier: str
@@ -160,14 +159,14 @@ class CopyFault:
 
 
 def note_fault(store: Path, commit: str, tier: str, kind: str, reason: str) -> None:
-    """Note a fault, unless it was noted before. On a store that cannot be written only the note is lost."""
+    """Note a fault, unless it was noted before. If the store cannot be written, the note is dropped."""
     fault = CopyFault(commit, tier, kind, reason, time.time())
     with contextlib.suppress(OSError):
         codec.create_only(files.named(store, files.FAULTS, fault.name), fault, FAULT_FORMAT)
 
 
 def noted_faults(store: Path) -> list[CopyFault]:
-    """The faults that were noted. One that cannot be decoded is left out. Raises OSError."""
+    """The noted faults, without those that cannot be decoded. Raises OSError."""
     copy_faults = []
     for name in listing.names_if_there(store / files.FAULTS, ".json"):
         with contextlib.suppress(codec.UndecodableRecord, FileNotFoundError):
@@ -176,7 +175,7 @@ def noted_faults(store: Path) -> list[CopyFault]:
 
 
 def forget_fault(store: Path, commit: str, tier: str, kind: str) -> None:
-    """The fault is past: the next one is noted anew. Raises OSError."""
+    """Remove a note, so that the next such fault is noted again. Raises OSError."""
     files.named(store, files.FAULTS, f"{commit}.{tier}.{kind}").unlink(missing_ok=True)
 
 
@@ -188,16 +187,22 @@ def _holders(store: Path, commit: Commit) -> tuple[str, ...]:
 def _withdrawals(store: Path, tier: str) -> Iterator[WithdrawalRecord]:
     for commit in listing.names_if_there(store / files.WITHDRAWN):
         name = _withdrawn(store, commit).get(tier)
-        path = _path(store, files.WITHDRAWN, commit, name) if name else None
-        if path and (record := codec.read_if_there(path, WithdrawalRecord, FORMAT)) is not None:
+        if not name:
+            continue
+        record = codec.read_if_there(_path(store, files.WITHDRAWN, commit, name), WithdrawalRecord, FORMAT)
+        if record is not None:
             yield record
 
 
 def _withdrawn(store: Path, commit: str) -> dict[str, str]:
-    """The tiers whose copy of a commit is withdrawn, each with its record; reads the claim only where that matters."""
+    """The tiers whose copy of a commit is withdrawn, each with its record; reads the claim only if it matters."""
     records = files.names(store / files.WITHDRAWN, commit)
-    claim = fence.newest_claim(store) if any(removals.BY in record for record in records) else None
-    return removals.withdrawn(store, commit, claim) if records else {}
+    if not records:
+        return {}
+    claim = None
+    if any(removals.BY in record for record in records):
+        claim = fence.newest_claim(store)
+    return removals.withdrawn(store, commit, claim)
 
 
 def _tiers(store: Path, folder: str, commit: Commit) -> set[str]:

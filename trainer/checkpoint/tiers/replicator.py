@@ -64,7 +64,8 @@ class Replicator:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._requested)
-                copies, ending = list(self._requested.values()), self._ending
+                copies = list(self._requested.values())
+                ending = self._ending
             done = [copy for copy in copies if _try_copy(copy) or ending]
             with self._changed:
                 for copy in done:
@@ -79,11 +80,11 @@ class Replicator:
 
 
 def _try_copy(copy: Copy) -> bool:
-    """Copy, and record the outcome in the ledger; False when the copy must be tried again."""
+    """Copy, and record the outcome in the ledger; returns False if the copy must be tried again."""
     begun = time.time()
     try:
         size = copying.replicate(copy.source, copying.tier_at(copy.where), copy.commit.folder, copy.commit.manifest)
-        # A newer incarnation sweeps what this one was writing: what it may have swept is not put on record.
+        # A newer incarnation removes the copies that this one was writing: such a copy must not be recorded.
         fence.check(copy.store, copy.commit.token)
         replicas.record(copy.store, copy.commit, copy.tier, size)
     except fence.Superseded as error:
@@ -99,5 +100,5 @@ def _try_copy(copy: Copy) -> bool:
 
 def _note(copy: Copy, event: str, **fields: str | int | float) -> None:
     fields = {"step": copy.commit.step, "commit": copy.commit.name, "tier": copy.tier, **fields}
-    with contextlib.suppress(OSError):  # on a full disk only the event is lost
+    with contextlib.suppress(OSError):  # on a full disk, the event is dropped
         ledger.note(copy.store, copy.commit.token, "replicator", event, **fields)

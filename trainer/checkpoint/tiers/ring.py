@@ -1,13 +1,12 @@
-"""The ring of a training's nodes: on which node each rank runs, and which node keeps a copy of whose part.
+"""The ring of a training's nodes: the ranks of each node, and the node that keeps a copy of their files.
 
-A checkpoint on the NVMe of several nodes is there in parts: each node has the files of its own ranks, and a copy of
-those of the node before it in the ring. So one node can be lost with its disk, and every byte is still there. A record
-says which nodes have the files of a commit:
+A checkpoint on the NVMe of several nodes is divided: each node has the files of its own ranks, and a copy of the files
+of the node before it in the ring; the first node follows the last. So one node can be lost with its disk, and every
+byte is still there. A record lists the nodes of a commit:
 
     spread/<commit>.json    {"format": "slipway.spread/1", "commit": ..., "nodes": [{"name": ..., "ranks": [0]}, ...]}
 
-Node k has the files of its own ranks, and a copy of those of the node before it; the first follows the last. The record
-is made before the commit, and never changed. A commit without one is whole on one node.
+The record is made before the commit, and never changes. A commit without one is whole on one node.
 """
 
 from collections.abc import Collection
@@ -27,9 +26,9 @@ class RingNode:
 
     name: str
     url: str
-    """Of the server that gives its files to the other nodes."""
+    """The URL of the server that gives its files to the other nodes."""
     ranks: tuple[int, ...]
-    """The first of them speaks for the node."""
+    """The first one acts for the node."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +36,21 @@ class NodeRing:
     """The nodes of a training in their order, and this rank's own among them."""
 
     nodes: tuple[RingNode, ...] = ()
-    """None where all ranks are on one node, and where the nodes cannot keep copies for each other."""
+    """Empty if all ranks are on one node, or if the nodes cannot keep copies for each other."""
     own: int = 0
+    """The index of this rank's node."""
     unusable: str = ""
-    """Why the nodes cannot keep copies for each other; empty where they can."""
+    """Why the nodes cannot keep copies for each other; empty if they can."""
 
     @property
     def spreads(self) -> bool:
-        """Whether a checkpoint on the NVMe is in parts on several nodes."""
+        """Whether a checkpoint on the NVMe is spread over several nodes."""
         return len(self.nodes) > 1
 
     def __str__(self) -> str:
-        return self.unusable or (f"copies between {len(self.nodes)} nodes" if self.spreads else "one node")
+        if self.unusable:
+            return self.unusable
+        return f"copies between {len(self.nodes)} nodes" if self.spreads else "one node"
 
     @property
     def node(self) -> RingNode:
@@ -56,11 +58,11 @@ class NodeRing:
 
     @property
     def before(self) -> RingNode:
-        """The node whose files this node keeps a copy of."""
+        """The node of whose files this node keeps a copy."""
         return self.nodes[self.own - 1]
 
     def encode(self) -> dict[str, Any]:
-        """As JSON has it; `decode` reads it."""
+        """The JSON value that `decode` reads."""
         return {"nodes": [asdict(node) for node in self.nodes], "own": self.own}
 
 
@@ -68,14 +70,14 @@ ONE_NODE = NodeRing()
 
 
 def decode(value: dict[str, Any]) -> NodeRing:
-    """A ring from its JSON."""
+    """The ring of a JSON value from `encode`."""
     nodes = (RingNode(node["name"], node["url"], tuple(node["ranks"])) for node in value["nodes"])
     return NodeRing(tuple(nodes), value["own"])
 
 
 @dataclass(frozen=True)
 class SpreadNode:
-    """A node, and the ranks whose files it wrote itself."""
+    """A node, and the ranks whose files it has written itself."""
 
     name: str
     ranks: tuple[int, ...]
@@ -94,11 +96,11 @@ class SpreadRecord:
 
 
 def record_spread(store: Path, commit: str, ring: NodeRing) -> None:
-    """Put on record which nodes have the files of a commit. Raises OSError."""
+    """Record the nodes of a commit. Raises OSError."""
     nodes = tuple(SpreadNode(node.name, node.ranks) for node in ring.nodes)
     codec.create_only(files.named(store, files.SPREAD, commit), SpreadRecord(commit, nodes), FORMAT)
 
 
 def read_spread(store: Path, commit: str) -> SpreadRecord | None:
-    """The record of a commit; None when it is whole on one node. Raises OSError, and UndecodableRecord."""
+    """The record of a commit; None if it is whole on one node. Raises OSError, and UndecodableRecord."""
     return codec.read_if_there(files.named(store, files.SPREAD, commit), SpreadRecord, FORMAT)

@@ -8,11 +8,13 @@ from typing import Protocol
 
 from slipway.trainer.checkpoint.disk.manifest import CheckpointFile
 
-NVME, DURABLE, BACKUP = "nvme", "durable", "backup"
+NVME = "nvme"
+DURABLE = "durable"
+BACKUP = "backup"
 LASTING = frozenset((DURABLE, BACKUP))
 """The tiers that outlive every node."""
 TIERS = (NVME, DURABLE, BACKUP)
-"""The fastest first: a save that is due on several tiers is written to the first and copied from there."""
+"""The fastest first: a save that is due on several tiers is written to the fastest, and copied from there."""
 
 
 class TierUnavailable(Exception):
@@ -23,7 +25,7 @@ class TierSource(Protocol):
     """A place where checkpoints can be read. A file is named by its checkpoint's folder and its own name."""
 
     def read(self, folder: str, name: str) -> Iterator[bytes]:
-        """A file's bytes, not verified. Raises DamagedCheckpoint when it is missing, and TierUnavailable."""
+        """A file's bytes, not verified. Raises DamagedCheckpoint if it is missing, and TierUnavailable."""
 
 
 class Tier(TierSource, Protocol):
@@ -36,10 +38,10 @@ class Tier(TierSource, Protocol):
         """
 
     def amend(self, folder: str, name: str, data: bytes) -> None:
-        """Write a small file that no manifest names beside those of a visible checkpoint, in place of an older one."""
+        """Write or replace a small file of a visible checkpoint that its manifest does not list."""
 
     def finish(self, folder: str, manifest: bytes) -> None:
-        """Make the checkpoint visible, once all of its files are put; a second call changes nothing."""
+        """Make the checkpoint visible, after all of its files are put; a second call changes nothing."""
 
     def holds(self, folder: str) -> bool:
         """Whether the checkpoint is visible on this tier."""
@@ -51,4 +53,4 @@ class Tier(TierSource, Protocol):
         """The visible checkpoints whose names begin with `under` and a slash, each with the time of its manifest."""
 
     def unfinished(self, under: str) -> list[str]:
-        """Those of which files are there and which are not visible: in writing, or left by a writer that was killed."""
+        """Checkpoints that have files and are not visible: in writing, or abandoned by a killed writer."""

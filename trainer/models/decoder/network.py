@@ -1,4 +1,4 @@
-"""A decoder of the Llama family, or of GPT-2's, as its shape says: pre-norm blocks of attention and feed-forward."""
+"""A decoder of the Llama or GPT-2 family, by its shape: pre-norm blocks of attention and feed-forward."""
 
 import math
 
@@ -80,7 +80,9 @@ class Decoder(Model):
 
     def __init__(self, config: DecoderShape, data: Data) -> None:
         super().__init__()
-        self.config, self.length, self.reads_documents = config, data.length, config.reads_documents
+        self.config = config
+        self.length = data.length
+        self.reads_documents = config.reads_documents
         self._name_parts(config)
         self.embedding = nn.Embedding(data.vocabulary, config.width)
         self.positions = nn.Embedding(config.longest, config.width) if config.positions == "learned" else None
@@ -99,18 +101,20 @@ class Decoder(Model):
             return Computed(self._rotation)
         if tensor.dim() < 2:
             return Constant(0.0 if name.endswith("bias") else 1.0)
-        into_residual = name.endswith(("attention.out.weight", "feed_forward.down.weight"))
-        return Normal(0.02 / math.sqrt(2 * self.config.layers) if into_residual else 0.02)
+        if name.endswith(("attention.out.weight", "feed_forward.down.weight")):
+            return Normal(0.02 / math.sqrt(2 * self.config.layers))
+        return Normal(0.02)
 
     def _rotation(self) -> Tensor:
         return rotations(self.length, self.config.features, self.config.rope_base, self.config.rope_scaling)
 
     def _name_parts(self, config: DecoderShape) -> None:
-        """What the stages and the ranks of this shape have to know of its parts."""
+        """Adapt the names that pipelines and tensor parallelism use to this shape."""
         if config.positions == "learned":
             self.first_uses = ("embedding", "positions")
         if config.tied:
-            self.last_uses, self.token_rows = ("norm", "embedding"), ("embedding.weight",)
+            self.last_uses = ("norm", "embedding")
+            self.token_rows = ("embedding.weight",)
         if config.activation == "gelu":
             self.columns = tuple(name for name in self.columns if name != "feed_forward.gate")
         if config.qk_norm:
@@ -132,18 +136,15 @@ class Decoder(Model):
         mask = sight(length, x.device, begins, self.config.window, self.share)
         rotation = None
         if self.config.positions == "rotary":
-            full_rotation = self.get_buffer("rotation")
-            rotation = (
-                full_rotation[:length]
-                if self.share is None
-                else full_rotation[self.share.position_ids(length, x.device)]
-            )
+            rotation = self.get_buffer("rotation")
+            share = self.share
+            rotation = rotation[:length] if share is None else rotation[share.position_ids(length, x.device)]
         for block in self.blocks:
             x = block(x, rotation, mask)
         return x
 
     def last(self, x: Tensor) -> Tensor:
-        """[batch, positions, width] to logits: [batch, length, tokens]; a tied head has the embedding's matrix."""
+        """[batch, positions, width] to logits [batch, length, tokens]; a tied head is the embedding's matrix."""
         head = self.embedding if self.head is None else self.head
         return self.vocabulary.logits(self.norm(x), head.weight)
 
@@ -182,12 +183,14 @@ class Decoder(Model):
     def flops_per_token(self, length: int) -> int:
         """Forward and backward of one token: 6 N + 12 L H Q T (PaLM, appendix B, arXiv:2204.02311).
 
-        N counts the matrix parameters without those that are looked up: positions, and the embedding unless it is the
-        head too. T is the window, where attention has one that is shorter than the sequence.
+        N counts the matrix parameters without lookup tables: positions, and the embedding unless it is also the head. T
+        is the length of the sequence, or the window if that is shorter.
         """
-        matrices = sum(p.numel() for p in self.parameters() if p.dim() >= 2)
-        matrices -= 0 if self.config.tied else self.embedding.weight.numel()
-        matrices -= 0 if self.positions is None else self.positions.weight.numel()
+        matrices = sum(parameter.numel() for parameter in self.parameters() if parameter.dim() >= 2)
+        if not self.config.tied:
+            matrices -= self.embedding.weight.numel()
+        if self.positions is not None:
+            matrices -= self.positions.weight.numel()
         visible_length = min(length, self.config.window or length)
         return 6 * matrices + 12 * self.config.layers * self.config.heads * self.config.features * visible_length
 

@@ -47,7 +47,8 @@ def _llama_31(layers: int, width: int, heads: int, hidden: int) -> DecoderShape:
     )
 
 
-_GPT2, _LLAMA = "Radford et al. 2019, table 2; config.json of openai-community/", "arXiv:2407.21783, table 3; "
+_GPT2 = "Radford et al. 2019, table 2; config.json of openai-community/"
+_LLAMA = "arXiv:2407.21783, table 3; "
 _MISTRAL = DecoderShape(layers=32, width=4096, heads=32, kv_heads=8, hidden=14336, window=4096)
 _QWEN_25 = DecoderShape(
     layers=28,

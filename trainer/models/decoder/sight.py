@@ -1,7 +1,7 @@
-"""Sight: which tokens each token attends to, where that is not simply every token before it in its sequence.
+"""Sight: the tokens to which each token attends, if these are not simply all tokens before it in its sequence.
 
-It is made once a pass, for all blocks. On a CPU it is a mask that PyTorch's fused kernel takes; on a GPU it is a mask
-of blocks for FlexAttention, which leaves out the blocks that nobody sees and keeps no scores.
+It is made once a pass, for all blocks. On a CPU it is a mask for PyTorch's fused kernel. On a GPU it is a block mask
+for FlexAttention, which skips invisible blocks and stores no scores.
 """
 
 import functools
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """What each query sees: the keys from its first place on, up to its own place."""
+    """The visible keys of each query: from its first position up to its own position."""
 
     queries: Tensor
-    """The places of the queries in their sequence: [queries]."""
+    """The positions of the queries in their sequence: [queries]."""
     keys: Tensor
-    """The places of the keys, in any order: [keys]."""
+    """The positions of the keys, in any order: [keys]."""
     first: Tensor
-    """The first place that each query sees: [batch or 1, queries]."""
+    """The first visible position of each query: [batch or 1, queries]."""
 
     def dense(self) -> Tensor:
         """Whether each query sees each key: [batch or 1, 1, queries, keys]."""
@@ -36,10 +36,12 @@ class Span:
         return (before & (self.keys >= self.first[..., None])).unsqueeze(1)
 
     def blocks(self, compiles: bool) -> "BlockMask":
-        """The same for FlexAttention; compiled, it takes no memory for the whole mask."""
+        """The mask for FlexAttention; compiled, it needs no memory for the whole mask."""
         from torch.nn.attention.flex_attention import create_block_mask
 
-        queries, keys, first = self.queries, self.keys, self.first
+        queries = self.queries
+        keys = self.keys
+        first = self.first
 
         def sees(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
             return (keys[key] <= queries[query]) & (keys[key] >= first[batch, query])
@@ -49,13 +51,14 @@ class Span:
 
 
 class TokenSight:
-    """How the blocks attend in one pass."""
+    """The attention of the blocks in one pass, with one mask."""
 
     def __init__(self, mask: "Tensor | BlockMask", share: SequenceShare | None) -> None:
-        self._mask, self._share = mask, share
+        self._mask = mask
+        self._share = share
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Attention of this rank's tokens: [batch, heads, length, features], all of them, and the queries' shape."""
+        """Attention of this rank's tokens; inputs and output: [batch, heads, length, features]."""
         if self._share is not None:
             key, value = self._share.gathered(key, value)
         return attend(query, key, value, self._mask)
@@ -64,10 +67,10 @@ class TokenSight:
 def sight(
     own: int, device: torch.device, begins: Tensor | None, window: int, share: SequenceShare | None
 ) -> TokenSight | None:
-    """The sight of a sequence of `own` tokens, or of this rank's share; None where each sees all tokens before it.
+    """The sight of a sequence of `own` tokens, or of this rank's share; None if each sees all tokens before it.
 
-    begins: for each token, the place at which its document begins, [batch, length]; None to see other documents too.
-    window: how many tokens a token sees, itself among them; 0 for no limit.
+    begins: for each token, the position at which its document begins, [batch, length]; None to see other documents too.
+    window: the number of tokens that a token sees, including itself; 0 for no limit.
     """
     if begins is None and share is None:
         return None
@@ -80,8 +83,10 @@ def sight(
 
 
 def mask(span: Span) -> "Tensor | BlockMask":
-    """The span as the device's kernel takes it."""
-    return span.blocks(compiles=True) if span.queries.device.type == "cuda" else span.dense()
+    """The span as the mask of the device's kernel."""
+    if span.queries.device.type == "cuda":
+        return span.blocks(compiles=True)
+    return span.dense()
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, mask: "Tensor | BlockMask") -> Tensor:
@@ -95,7 +100,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: "Tensor | BlockMask"
 
 @functools.cache
 def _flex(device: str) -> Callable[..., Any]:
-    """FlexAttention, compiled where that gives a fused kernel with a backward pass."""
+    """FlexAttention, compiled on devices with a fused kernel that has a backward pass."""
     from torch.nn.attention.flex_attention import flex_attention
 
     eager: Callable[..., Any] = flex_attention

@@ -1,7 +1,7 @@
 """A BERT encoder with masked-language-model head: post-norm blocks, learnt positions, GELU (arXiv:1810.04805).
 
-It has no second task (next sentence), and so no segments and no pooler, and no dropout. The tokenizer of a snapshot has
-no mask token, so the embedding has one row more than the vocabulary: the last row is the mask.
+It has no second task (next sentence), so no segments and no pooler; and no dropout. The tokenizer of a snapshot has no
+mask token, so the embedding has one row more than the vocabulary: the last row is the mask.
 """
 
 import numpy as np
@@ -18,12 +18,14 @@ from slipway.trainer.models.initial_values import Constant, InitialValues, Norma
 from slipway.trainer.models.model import NO_TARGET, Model, Rows, SampleNumbers
 from slipway.trainer.models.norms import LayerNormAfter
 
-MASKED, RANDOM = 0.8, 0.1
-"""Fractions of the target tokens that the model sees as the mask and as a random token; it sees the rest unchanged."""
+MASKED = 0.8
+"""The fraction of the target tokens that the model sees as the mask."""
+RANDOM = 0.1
+"""The fraction of the target tokens that the model sees as a random token; it sees the others unchanged."""
 
 
 class EncoderAttention(nn.Module):
-    """Attention of every token to all of its sequence."""
+    """Attention of every token to all tokens of its sequence."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -35,7 +37,9 @@ class EncoderAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x: [batch, length, width]."""
-        query, key, value = (self._heads(matrix(x)) for matrix in (self.query, self.key, self.value))
+        query = self._heads(self.query(x))
+        key = self._heads(self.key(x))
+        value = self._heads(self.value(x))
         mixed = F.scaled_dot_product_attention(query, key, value)
         out: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return out
@@ -75,7 +79,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(Model):
-    """Tokens in, some of them masked; out come logits for the original token at each position."""
+    """Tokens in, some of them masked; logits for the original token at each position out."""
 
     reads = EncoderShape.reads
     first_uses = ("embedding", "positions", "embedding_norm")
@@ -87,7 +91,8 @@ class Encoder(Model):
 
     def __init__(self, shape: EncoderShape, data: Data) -> None:
         super().__init__()
-        self.shape, self.data = shape, data
+        self.shape = shape
+        self.data = data
         self.embedding = nn.Embedding(data.vocabulary + 1, shape.width)
         self.positions = nn.Embedding(data.length, shape.width)
         self.embedding_norm = LayerNormAfter(shape.width, eps=1e-12)
@@ -97,8 +102,10 @@ class Encoder(Model):
         self.bias = nn.Parameter(torch.zeros(data.vocabulary + 1))
 
     def initial(self, name: str, tensor: Tensor) -> InitialValues:
-        """Normal with deviation 0.02 (BERT)."""
-        return Normal(0.02) if tensor.dim() >= 2 else Constant(0.0 if name.endswith("bias") else 1.0)
+        """Normal with deviation 0.02 (BERT); biases are 0, and the weights of norms 1."""
+        if tensor.dim() >= 2:
+            return Normal(0.02)
+        return Constant(0.0 if name.endswith("bias") else 1.0)
 
     def first(self, inputs: Tensor) -> Tensor:
         """Tokens [batch, length] to [batch, positions, width]."""
@@ -113,7 +120,7 @@ class Encoder(Model):
         return self.vocabulary.logits(x, self.embedding.weight, self.bias)
 
     def prepare(self, rows: Rows, sample_ids: SampleNumbers, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The windows with tokens masked, and the original tokens there, elsewhere -100: [batch, length] both."""
+        """The windows with masked tokens; and the original tokens there, -100 elsewhere. Both: [batch, length]."""
         assert isinstance(rows, np.ndarray)
         numbers = masked(rows[:, :-1], sample_ids, self.data, self.targets_per_sample)
         inputs, targets = (torch.from_numpy(array) for array in numbers)
@@ -138,9 +145,10 @@ class Encoder(Model):
     def flops_per_sample(self) -> int:
         """6 N + 12 L H Q T for each token (PaLM, appendix B, arXiv:2204.02311).
 
-        N counts the matrix parameters; the embedding is one, as it is the head's matrix, and positions are not.
+        N counts the matrix parameters, with the embedding, which is also the head's matrix, and without positions.
         """
-        matrices = sum(p.numel() for p in self.parameters() if p.dim() >= 2) - self.positions.weight.numel()
+        matrices = sum(parameter.numel() for parameter in self.parameters() if parameter.dim() >= 2)
+        matrices -= self.positions.weight.numel()
         attention = 12 * self.shape.layers * self.shape.width * self.data.length
         return self.data.length * (6 * matrices + attention)
 
@@ -153,13 +161,14 @@ def masked(tokens: Tokens, sample_ids: SampleNumbers, data: Data, count: int) ->
     rows, length = tokens.shape
     drawn = draws.uniforms(data.seed, sample_ids, length + 2 * count)
     chosen = np.argpartition(drawn[:, :length], count - 1)[:, :count]
-    fate, other = drawn[:, length : length + count], drawn[:, length + count :]
+    fate = drawn[:, length : length + count]
+    other = drawn[:, length + count :]
     inputs = tokens.astype(np.int64)
-    there = np.take_along_axis(inputs, chosen, 1)
-    instead = np.where(fate < MASKED + RANDOM, (other * data.vocabulary).astype(np.int64), there)
+    originals = np.take_along_axis(inputs, chosen, 1)
+    instead = np.where(fate < MASKED + RANDOM, (other * data.vocabulary).astype(np.int64), originals)
     np.put_along_axis(inputs, chosen, np.where(fate < MASKED, data.vocabulary, instead), 1)
     targets = np.full((rows, length), NO_TARGET, np.int64)
-    np.put_along_axis(targets, chosen, there, 1)
+    np.put_along_axis(targets, chosen, originals, 1)
     return inputs, targets
 
 

@@ -19,7 +19,7 @@ Size = tuple[int, int]
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions, added to the input, or to its projection where the sizes differ."""
+    """1x1, 3x3 and 1x1 convolutions, added to the input, or to its projection if the sizes differ."""
 
     def __init__(self, features: int, width: int, stride: int) -> None:
         super().__init__()
@@ -52,9 +52,12 @@ class ResNet(Classifier):
 
     def __init__(self, shape: ResNetShape, data: Data) -> None:
         super().__init__()
-        self.shape, self.data, self.augment = shape, data, shape.augment
+        self.shape = shape
+        self.data = data
+        self.augment = shape.augment
         self.stem = _stem(shape, data.picture[2])
-        self.blocks, features = nn.ModuleList(), shape.width
+        self.blocks = nn.ModuleList()
+        features = shape.width
         for stage, count in enumerate(shape.blocks):
             width = shape.width << stage
             for number in range(count):
@@ -83,7 +86,7 @@ class ResNet(Classifier):
 
     @property
     def flops_per_sample(self) -> int:
-        """Twice the multiplications of the convolutions and the head (He et al., table 1), and twice that backward.
+        """Twice the multiplications of convolutions and head (He et al., table 1), and twice that for backward.
 
         The first convolution computes no gradient of its inputs, which are pixels.
         """
@@ -115,7 +118,8 @@ def _convolution(features: int, out: int, kernel: int, stride: int = 1) -> nn.Co
 def _multiplications(convolution: nn.Module, size: Size) -> tuple[int, Size]:
     """The number of multiplications of a convolution on a picture of this size, and the size of its output."""
     assert isinstance(convolution, nn.Conv2d)
-    kernel, stride = convolution.kernel_size[0], convolution.stride[0]
+    kernel = convolution.kernel_size[0]
+    stride = convolution.stride[0]
     height, width = _size(size, kernel, stride, kernel // 2)
     return convolution.weight.numel() * height * width, (height, width)
 

@@ -38,7 +38,9 @@ class VisionTransformer(Classifier):
 
     def __init__(self, shape: VisionShape, data: Data) -> None:
         super().__init__()
-        self.shape, self.data, self.augment = shape, data, shape.augment
+        self.shape = shape
+        self.data = data
+        self.augment = shape.augment
         height, width, channels = data.picture
         self.count = (height // shape.patch) * (width // shape.patch)
         self.patches = nn.Conv2d(channels, shape.width, shape.patch, stride=shape.patch)
@@ -50,7 +52,9 @@ class VisionTransformer(Classifier):
 
     def initial(self, name: str, tensor: Tensor) -> InitialValues:
         """Normal with deviation 0.02, for the class token and the positions too."""
-        return Normal(0.02) if tensor.dim() >= 2 else Constant(0.0 if name.endswith("bias") else 1.0)
+        if tensor.dim() >= 2:
+            return Normal(0.02)
+        return Constant(0.0 if name.endswith("bias") else 1.0)
 
     def first(self, inputs: Tensor) -> Tensor:
         """Pictures [batch, channels, height, width] to [batch, positions, width], the class token first."""
@@ -73,8 +77,9 @@ class VisionTransformer(Classifier):
 
         The head works on one token, and the patches, whose pixels need no gradient, take 4 N each.
         """
-        tokens, width = 1 + self.count, self.shape.width
-        blocks = sum(p.numel() for p in self.blocks.parameters() if p.dim() >= 2)
+        tokens = 1 + self.count
+        width = self.shape.width
+        blocks = sum(parameter.numel() for parameter in self.blocks.parameters() if parameter.dim() >= 2)
         attention = 12 * self.shape.layers * width * tokens
         ends = 4 * self.count * self.patches.weight.numel() + 6 * self.head.weight.numel()
         return tokens * (6 * blocks + attention) + ends

@@ -1,1 +1,1 @@
-"""Accounting: what every second of a training was spent on, from its ledger, its claims and its exits. Pure."""
+"""Accounting: how a training spent each second, from its ledger, its claims and its exits."""

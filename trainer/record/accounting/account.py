@@ -1,4 +1,4 @@
-"""The account of a training: stretches of time without gaps, what each was spent on, and what interruptions cost.
+"""The account of a training: a sequence of time spans without gaps, the use of each, and the cost of interruptions.
 
 `slipway.trainer.record.accounting.bookkeeper` makes it from a history.
 """
@@ -14,7 +14,7 @@ from slipway.trainer.record.incarnation_exit import Exit
 
 @dataclass(frozen=True)
 class Wish:
-    """That a training should run or stop, by somebody."""
+    """A decision that a training should run or stop."""
 
     run: bool
     at: float
@@ -24,7 +24,7 @@ class Wish:
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """All that is on record about when a training did what. Times of the control plane are of its clock."""
+    """All records of a training's times. Times of the control plane are by its own clock."""
 
     claims: Sequence[Claim]
     exits: Mapping[int, Exit]
@@ -43,12 +43,12 @@ class TrainingHistory:
 
 @dataclass(frozen=True)
 class InterruptionCost:
-    """What ended a generation before its time, and what it cost."""
+    """An interruption of a generation, and its cost."""
 
     token: str
     """The generation that it ended, which is the id of the incident."""
     kind: str
-    """Of `slipway.trainer.record.causes`; empty where it is not on record."""
+    """The cause, of `slipway.trainer.record.causes`; empty if it is not on record."""
     reason: str
     nodes: tuple[str, ...]
     lost: Mapping[str, float]
@@ -61,7 +61,7 @@ class InterruptionCost:
 
 @dataclass(frozen=True)
 class Account:
-    """What the time of a training was spent on, from when it was wanted to its end, or until now."""
+    """The use of a training's time, from the first request to its end, or until now."""
 
     begin: float
     end: float
@@ -71,7 +71,7 @@ class Account:
     notes: tuple[str, ...]
     """How it is known that the control plane was away: a sentence each."""
     started: float
-    """When the first process began; `end` where none has."""
+    """The begin of the first process; `end` if there was none."""
 
     @property
     def seconds(self) -> dict[str, float]:

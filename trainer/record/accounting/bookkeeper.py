@@ -1,8 +1,8 @@
-"""The bookkeeper: makes a training's account from its history, walking through it in its order.
+"""The bookkeeper: makes a training's account from its history, in order.
 
-The order of what happened follows from tokens, claims and each writer's own sequence. Two machines' clocks are never
-compared to decide it: a generation's stretches keep their durations, and are moved as a whole to where the control
-plane's records leave room for them; where they do not fit, they are cut.
+The order follows from tokens, claims and each writer's own sequence, never from a comparison of two machines' clocks. A
+generation's spans keep their durations: they are moved as a whole to the time that the control plane's records leave
+for them, and cut if they do not fit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ from slipway.trainer.record.claims import Token
 from slipway.trainer.record.incarnation_exit import Exit
 
 NOTICE_SECONDS = 60.0
-"""A control plane that is there notices the end of a job within so many seconds, and claims the next start."""
+"""A running control plane notices the end of a job within this time, and claims the next start."""
 BY_HAND = "trainer"
 """Who claims when a person starts ranks by hand, without a control plane."""
 ABSENT = (buckets.WAITING, buckets.UNDETECTED, buckets.RESTART)
-"""What is rather the fault of a control plane that is away. A queue goes on without it."""
+"""Buckets that an absent control plane explains better. A queue goes on without it."""
 
 
 def account(history: TrainingHistory, now: float) -> Account:
@@ -31,7 +31,8 @@ class _Builder:
     """Walks through a history in its order, with the moment up to which the time is accounted for."""
 
     def __init__(self, history: TrainingHistory, now: float) -> None:
-        self._history, self._now = history, now
+        self._history = history
+        self._now = now
         self._stretches: list[Stretch] = []
         self._retained: list[Stretch] = []
         """The stretches with steps that no interruption has taken back, by step."""
@@ -39,9 +40,9 @@ class _Builder:
         self._remarks: list[str] = []
         self._started: float | None = None
         self._paying = -1
-        """The place of the interruption that pays for what is spent until the steps go on; -1 for none."""
+        """The index of the interruption to which the time until the next step is charged; -1 for none."""
         self._first_paying = -1
-        """That of the first one since the steps went on, which took back the steps that are done again; -1 for none."""
+        """The index of the first interruption since the last step, which lost the repeated steps; -1 for none."""
 
     def built(self) -> Account:
         tokens = _by_incarnation(self._history)
@@ -88,7 +89,7 @@ class _Builder:
         self._spend(self._history.submitted.get(number), bucket)
 
     def _rest(self, after: int) -> None:
-        """Nobody wants it to run, from the end of an incarnation until somebody does again."""
+        """Account the time from the end of an incarnation in which the training is not wanted."""
         wishes = [wish for wish in self._history.wishes if wish.incarnation == after]
         if any(not wish.run for wish in wishes) and wishes[-1].run:
             self._spend(wishes[-1].at, buckets.STOPPED)
@@ -113,7 +114,7 @@ class _Builder:
         token = generations[-1]
         fold = self._history.generations.get(token)
         if ended is None or trainers_own or (fold is not None and fold.ended):
-            # It reported its end itself; what comes after is the control plane's time to see that.
+            # It reported its end itself; the time after it is the control plane's time to notice.
             if ended is not None and ended.outcome == "failed":
                 self._interrupt(token, ended)
             if ended is not None and not trainers_own and self._wanted_after(number):
@@ -121,7 +122,8 @@ class _Builder:
             elif ended is None and self._follows(number):
                 self._interrupt(token, None)
             return
-        detected, over = self._mark("detected", token), self._history.ended.get(number)
+        detected = self._mark("detected", token)
+        over = self._history.ended.get(number)
         if detected is not None and detected <= self._at:  # it was of the recovery that led to this generation
             detected = None
         noticed = min([ended.at, *(moment for moment in (detected, over) if moment is not None)])
@@ -146,7 +148,7 @@ class _Builder:
             self._spend(ended.at, buckets.AWAY)
 
     def _wait_for_more(self, number: int) -> None:
-        """From the end of the newest incarnation until now, where the training should still run."""
+        """Account the time from the end of the newest incarnation until now, if the training should still run."""
         ended = self._history.exits.get(number)
         if ended is None and number:
             fold = self._last_fold(number)
@@ -170,9 +172,9 @@ class _Builder:
         return any(claim.token.incarnation > number for claim in self._history.claims)
 
     def _add(self, token: Token, ceiling: float, before: str) -> None:
-        """The stretches of a generation, moved to where there is room for them, and cut where there is not.
+        """Account the spans of a generation, moved to the time that is left for them, and cut if they do not fit.
 
-        `before`: what the time until its process began was spent on.
+        `before`: the use of the time until its process began.
         """
         fold = self._history.generations[token]
         assert fold.begun is not None
@@ -189,7 +191,7 @@ class _Builder:
             self._put(_between(stretch, self._at, stretch.end + shift, ceiling))
 
     def _put(self, stretch: Stretch) -> None:
-        """Add a stretch that begins where the accounted time ends."""
+        """Add a span at the end of the accounted time."""
         if stretch.first:
             self._take_back(stretch.first)
             self._retained.append(stretch)
@@ -201,7 +203,7 @@ class _Builder:
             self._paying = -1  # the steps go on
 
     def _take_back(self, first: int) -> None:
-        """Steps from `first` on are done again: what they took before is lost."""
+        """Steps from `first` on are repeated: their earlier time is lost."""
         while self._retained and self._retained[-1].last >= first:
             stretch = self._retained[-1]
             if stretch.last < stretch.first:  # it was restored, and did no step
@@ -214,7 +216,8 @@ class _Builder:
                 if share == 1:
                     del stretch.seconds[bucket]
             stretch.seconds[buckets.REPEATED] = stretch.seconds.get(buckets.REPEATED, 0.0) + sum(lost.values())
-            stretch.mfu_seconds, stretch.mfu_over = stretch.mfu_seconds * (1 - share), stretch.mfu_over * (1 - share)
+            stretch.mfu_seconds = stretch.mfu_seconds * (1 - share)
+            stretch.mfu_over = stretch.mfu_over * (1 - share)
             self._charge({buckets.REPEATED: sum(lost.values())}, self._first_paying)
             if share < 1:
                 stretch.last = first - 1
@@ -222,7 +225,7 @@ class _Builder:
             self._retained.pop()
 
     def _interrupt(self, token: Token, ended: Exit | None) -> None:
-        """From here on, until steps go on, time is lost to what ended this generation."""
+        """Charge the time from now on, until the next step, to the interruption of this generation."""
         events = [event for event in self._history.marks.get(token, ()) if event["event"] in ("incident", "detected")]
         event = dict(events[-1]) if events else {}
         kind = (ended.kind if ended else "") or str(event.get("kind", ""))
@@ -245,7 +248,7 @@ class _Builder:
         self._interruptions[index] = replace(interruption, lost=lost)
 
     def _spend(self, until: float | None, bucket: str) -> None:
-        """The time up to a moment was spent on `bucket`, but for what the control plane was away."""
+        """Account the time up to a moment as `bucket`, except for the absence of the control plane."""
         if until is None or until <= self._at:
             return
         until = min(until, max(self._now, self._at))

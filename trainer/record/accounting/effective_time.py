@@ -1,4 +1,4 @@
-"""Effective time: what share of a training's time was effective, by the published definitions.
+"""Effective time: the share of a training's time that was effective, by the published definitions.
 
 Meta (Kokolis et al., "Revisiting Reliability in Large-Scale Machine Learning Research Clusters", arXiv:2410.21680,
 section II): ETTR is the productive runtime of a job run over its available wall clock, which is the time in which it is
@@ -16,12 +16,12 @@ from slipway.trainer.record.accounting.account import Account
 
 @dataclass(frozen=True)
 class EffectiveTime:
-    """Shares of time, from 0 to 1; None where no time has passed or nothing is known."""
+    """Shares of time, from 0 to 1; None if no time has passed or nothing is known."""
 
     ettr_meta: float | None
-    """Steps, validations and checkpoint stalls that are kept; of all time but that in which a person had stopped it."""
+    """Steps, validations and checkpoint stalls that are not repeated, of all time in which no person had stopped it."""
     ettr_bytedance: float | None
-    """Kept steps; of the time since the first process began, but for that in which a person had stopped it."""
+    """Steps that are not repeated, of the time since the first process began in which no person had stopped it."""
     ettr_window: float | None
     """The same in the last hour."""
     goodput: float | None
@@ -29,14 +29,15 @@ class EffectiveTime:
     mfu: float | None
     """The mean MFU of all time since the first process began: lost time counts as 0."""
     mfu_of_steps: float | None
-    """The mean MFU of the steps that are kept."""
+    """The mean MFU of the steps that are not repeated."""
 
 
 def effective_time(account: Account, window_seconds: float = 3600.0) -> EffectiveTime:
     """The figures of an account."""
     seconds = account.seconds
     stopped = seconds.get(buckets.STOPPED, 0.0)
-    kept_seconds, steps = _sum(seconds, buckets.PRODUCTIVE), _sum(seconds, buckets.STEPPING)
+    kept_seconds = _sum(seconds, buckets.PRODUCTIVE)
+    steps = _sum(seconds, buckets.STEPPING)
     job = account.end - account.started - stopped
     recent = spent_since(account, max(account.started, account.end - window_seconds))
     done = sum(stretch.mfu_seconds for stretch in account.stretches)

@@ -1,7 +1,7 @@
-"""A generation's own account: what rank 0 wrote under one token, folded event by event into stretches of time.
+"""A generation's own account: rank 0's events under one token, folded into spans of time.
 
-Durations are differences of one clock, that of rank 0's node. The fold is kept between readings, so that a ledger of
-a million steps is read once. Its size is bounded: stretches of steps are merged where there are many.
+Durations are differences of one clock, that of rank 0's node. The fold continues between readings, so a ledger of a
+million steps is read once. Its size is bounded: if there are many spans of steps, they are merged.
 """
 
 from collections.abc import Iterable
@@ -22,9 +22,9 @@ BEFORE = {
     "validated": buckets.VALIDATION,
     "step": buckets.STEPS,
 }
-"""What led to an event, in a ledger of an earlier version, which has no phases."""
+"""The phase that led to an event, in a ledger of an earlier version, which has no phases."""
 PARTS = ((buckets.DATA, "data_seconds"), (buckets.COMMUNICATION, "communication_seconds"))
-"""What a step says of its parts; in a ledger of an earlier version they are more."""
+"""The parts in a step's event; a ledger of an earlier version has more."""
 PARTS_WITHOUT_PHASES = (
     *PARTS,
     (buckets.CHECKPOINT, "checkpoint_seconds"),
@@ -41,24 +41,24 @@ class Stretch:
     seconds: dict[str, float]
     """By bucket; they sum to `end` - `begin`."""
     first: int = 0
-    """The first of the steps that it did; 0 for none. After a restore, the step after the restored one."""
+    """Its first step; 0 if it did none. After a restore, the step after the restored one."""
     last: int = 0
     mfu_seconds: float = 0.0
     """The sum of each step's MFU times its seconds, over the steps whose MFU is known."""
     mfu_over: float = 0.0
-    """The seconds of those steps."""
+    """The seconds of these steps."""
 
 
 @dataclass
 class GenerationFold:
-    """What rank 0's segment of one token says so far."""
+    """The account from rank 0's segment of one token so far."""
 
     since: float = 0.0
     """When its process began; 0 when that is not on record."""
     begun: float | None = None
     """The time of its first event."""
     at: float = 0.0
-    """The time of its newest event; time does not go back where the clock did."""
+    """The time of its newest event; it does not go back, even if the clock does."""
     phase: str = ""
     """The phase it is in, empty in a ledger without phases."""
     ended: bool = False
@@ -73,7 +73,8 @@ class GenerationFold:
         return self
 
     def _add(self, event: JournalEvent) -> None:
-        name, t = event["event"], float(event["t"])
+        name = event["event"]
+        t = float(event["t"])
         if self.begun is None:
             self.begun = self.at = t
         t = max(t, self.at)
@@ -93,7 +94,7 @@ class GenerationFold:
         self.at = t
 
     def _bucket(self, event: str) -> str:
-        """What the time since the newest event was spent on."""
+        """The bucket of the time since the newest event."""
         if self.phase:
             return buckets.BY_PHASE.get(self.phase, buckets.STARTING)
         return BEFORE.get(event, buckets.STARTING if not self._has_steps else buckets.STEPS)
@@ -114,7 +115,8 @@ class GenerationFold:
             self.stretches.append(Stretch(self.at, until, {bucket: until - self.at}))
 
     def _add_step(self, event: JournalEvent, t: float) -> None:
-        step, stretch = int(event["step"]), self.stretches[-1] if self.stretches else None
+        step = int(event["step"])
+        stretch = self.stretches[-1] if self.stretches else None
         if stretch is None or not stretch.first or step != stretch.last + 1 or step - stretch.first >= self.width:
             stretch = Stretch(self.at, self.at, {}, step, step)
             self.stretches.append(stretch)
@@ -133,9 +135,11 @@ class GenerationFold:
         """The seconds of a step by bucket, `total` in all."""
         if self.phase == "compiling":
             return {buckets.COMPILING: total}
-        parts, measured = {buckets.STEPS: total}, 0.0
+        parts = {buckets.STEPS: total}
+        measured = 0.0
         for bucket, key in PARTS if self.phase else PARTS_WITHOUT_PHASES:
-            if (spent := event.get(key)) and spent > 0:
+            spent = event.get(key)
+            if spent and spent > 0:
                 parts[bucket] = float(spent)
                 measured += parts[bucket]
         if measured > total:

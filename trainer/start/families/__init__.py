@@ -1,1 +1,1 @@
-"""Families: how models of `transformers` are described and stored, a file for each kind; `table` has them all."""
+"""Families: the settings and files of models of `transformers`, a module for each kind; `table` lists them."""

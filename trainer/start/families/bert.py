@@ -1,7 +1,7 @@
-"""BERT with its masked-language-model head, as an encoder of ours.
+"""BERT with its masked-language-model head, as our encoder.
 
-Ours has no segments, so the row of the first segment is added to each position; and it has one more row in the
-embedding, its mask, which becomes a copy of the row of `[MASK]`. BERT's second task, next sentence, is left out.
+Ours has no segments, so the row of the first segment is added to each position. It has one more row in the embedding,
+its mask, which becomes a copy of the row of `[MASK]`. The weights of BERT's second task, next sentence, are not read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,12 @@ from slipway.trainer.start.families.entries import Settings, WeightEntry, entrie
 if TYPE_CHECKING:
     from torch import Tensor
 
-SEGMENTS, MASK = "segments", "[MASK]"
+SEGMENTS = "segments"
+MASK = "[MASK]"
 FURTHER = ("bert.pooler.", "cls.seq_relationship.", "position_ids", "cls.predictions.decoder.")
-"""The head's decoder is the embedding and the bias once more."""
-_EMBEDDINGS, _HEAD = "bert.embeddings.", "cls.predictions."
+"""Tensors that are not read; the head's decoder is a second copy of the embedding and the bias."""
+_EMBEDDINGS = "bert.embeddings."
+_HEAD = "cls.predictions."
 _BLOCK = {
     "attention.query": "attention.self.query",
     "attention.key": "attention.self.key",
@@ -32,7 +34,7 @@ _NORMS = {"attention_norm": "attention.output.LayerNorm", "feed_forward_norm": "
 
 
 def read(value: Mapping[str, Any]) -> Settings:
-    """The settings in a config.json of BERT. Raises ValueError for what our encoder does not have."""
+    """The settings in a config.json of BERT. Raises ValueError for settings that our encoder does not have."""
     only(value, hidden_act="gelu", layer_norm_eps=1e-12, position_embedding_type="absolute", is_decoder=False)
     only(value, tie_word_embeddings=True)
     model = EncoderShape(
@@ -47,8 +49,9 @@ def read(value: Mapping[str, Any]) -> Settings:
 
 
 def entries(settings: Settings) -> list[WeightEntry]:
-    """All tensors of a BERT, and the embedding of its segments."""
-    model, data = settings.model, settings.data
+    """All tensors of a BERT, including the embedding of its segments."""
+    model = settings.model
+    data = settings.data
     assert isinstance(model, EncoderShape)
     width = model.width
     return [
@@ -64,7 +67,7 @@ def entries(settings: Settings) -> list[WeightEntry]:
 
 
 def standard(name: str) -> str:
-    """Published files have the names of TensorFlow for norms."""
+    """PyTorch's name of a tensor: published files have TensorFlow's names for norms."""
     return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
@@ -80,8 +83,9 @@ def finish(state: dict[str, "Tensor"], folder: Path) -> dict[str, "Tensor"]:
 
 
 def _mask(folder: Path) -> int:
-    """The id of `[MASK]`, from tokenizer.json or vocab.txt. Raises ValueError when neither has it."""
-    tokenizer, vocabulary = folder / "tokenizer.json", folder / "vocab.txt"
+    """The id of `[MASK]`, from tokenizer.json or vocab.txt. Raises ValueError if neither has it."""
+    tokenizer = folder / "tokenizer.json"
+    vocabulary = folder / "vocab.txt"
     if tokenizer.exists():
         added = parsing.value(regular_file.read(tokenizer)).get("added_tokens", [])
         mask_ids = [token["id"] for token in added if token["content"] == MASK]
@@ -94,5 +98,5 @@ def _mask(folder: Path) -> int:
 
 
 def _block(model: EncoderShape, layer: int) -> Iterator[WeightEntry]:
-    there = f"bert.encoder.layer.{layer}."
-    return entries_of_block(f"blocks.{layer}.", there, model.width, model.hidden, _BLOCK, _NORMS)
+    hf_prefix = f"bert.encoder.layer.{layer}."
+    return entries_of_block(f"blocks.{layer}.", hf_prefix, model.width, model.hidden, _BLOCK, _NORMS)

@@ -1,4 +1,4 @@
-"""Weight entries: where each tensor of our model lies in the tensors of a family, and what a family says of itself."""
+"""Weight entries: the place of each tensor of our model in the tensors of a family; and the interface of a family."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WeightEntry:
-    """One tensor of our model, which is some rows of a tensor of the family: all, or one part of a fused one."""
+    """One tensor of our model: all rows of a tensor of the family, or some rows of a fused one."""
 
     name: str
     hf_name: str
     shape: tuple[int, ...]
-    """Of our tensor."""
+    """The shape of our tensor."""
     begin: int = 0
-    """Which row of theirs is our first one."""
+    """The row of their tensor that is our first one."""
     rows: int = 0
-    """How many rows theirs has; 0 for as many as ours."""
+    """The rows of their tensor; 0 if it has as many as ours."""
     transposed: bool = False
-    """Whether theirs is stored with inputs as rows, and so has our rows as its columns."""
+    """Whether theirs is stored with inputs as rows, so that our rows are its columns."""
 
     @property
     def stored(self) -> tuple[int, ...]:
@@ -33,18 +33,22 @@ class WeightEntry:
         return shape[::-1] if self.transposed else shape
 
     def read(self, stored: Any, offsets: Sequence[int] = (), sizes: Sequence[int] = ()) -> "Tensor":
-        """A box of our tensor, by default all of it, out of their tensor or a slice of a safetensors file."""
-        offsets, sizes = offsets or (0,) * len(self.shape), sizes or self.shape
+        """A box of our tensor, by default all of it, from their tensor or a slice of a safetensors file."""
+        offsets = offsets or (0,) * len(self.shape)
+        sizes = sizes or self.shape
         box = [slice(offset, offset + size) for offset, size in zip(offsets, sizes, strict=True)]
         if box:
             box[0] = slice(box[0].start + self.begin, box[0].stop + self.begin)
-        part: Tensor = stored[tuple(reversed(box) if self.transposed else box)]
-        return part.t() if self.transposed else part
+        if self.transposed:
+            transposed_part: Tensor = stored[tuple(reversed(box))]
+            return transposed_part.t()
+        part: Tensor = stored[tuple(box)]
+        return part
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the config.json of a model says: its shape, and the data that it was made for."""
+    """The content of a model's config.json: its shape, and the sizes of its data."""
 
     kind: str
     """Its `model_type`: a key of `table.FAMILIES`."""
@@ -54,7 +58,7 @@ class Settings:
 
     @property
     def tied(self) -> bool:
-        """Whether one matrix is the embedding and also the head."""
+        """Whether one matrix is both the embedding and the head."""
         return bool(getattr(self.model, "tied", False))
 
 
@@ -67,24 +71,24 @@ class Family:
     """One `model_type` of transformers."""
 
     read: Callable[[Mapping[str, Any]], Settings]
-    """From the value of config.json. Raises ValueError and KeyError."""
+    """The settings from the value of config.json. Raises ValueError and KeyError."""
     entries: Entries
     standard: Callable[[str], str] = lambda name: name
-    """The name of a tensor as `entries` has it; published files have others for the same tensor."""
+    """The name of a tensor in `entries`, from its name in a published file."""
     further: tuple[str, ...] = field(default=())
-    """The ends and the beginnings (with a dot at the end) of names of tensors that a file may have and we leave out."""
+    """Suffixes, and prefixes (with a dot at the end), of tensors that a file may have and that are not read."""
     finish: Finish | None = None
-    """What is computed once all entries of the model in a folder are read; None for nothing."""
+    """Computes further tensors when all entries of a folder are read; None if there are none."""
 
     def leaves_out(self, name: str) -> bool:
-        """Whether a file may have a tensor of this name, which we do not read."""
-        return any(
-            name.startswith(pattern) if pattern.endswith(".") else name.endswith(pattern) for pattern in self.further
-        )
+        """Whether a file may have a tensor of this name that is not read."""
+        prefixes = tuple(pattern for pattern in self.further if pattern.endswith("."))
+        suffixes = tuple(pattern for pattern in self.further if not pattern.endswith("."))
+        return name.startswith(prefixes) or name.endswith(suffixes)
 
 
 def only(value: Mapping[str, Any], **requirements: Any) -> None:
-    """Raises ValueError for a setting with another value than the only one that we have; a missing one has that."""
+    """Raises ValueError for a setting whose value is not the only one of our models; a missing setting is accepted."""
     for name, expected in requirements.items():
         accepted = expected if isinstance(expected, tuple) else (expected,)
         if value.get(name, accepted[0]) not in accepted:
@@ -100,9 +104,9 @@ def pair(prefix: str, hf_prefix: str, shape: tuple[int, ...]) -> Iterator[Weight
 def entries_of_block(
     prefix: str, hf_prefix: str, width: int, hidden: int, matrices: Mapping[str, str], norms: Mapping[str, str]
 ) -> Iterator[WeightEntry]:
-    """The tensors of a block of an encoder, after the two prefixes; `matrices` and `norms` name theirs by ours."""
+    """The tensors of an encoder's block, with the two prefixes; `matrices` and `norms` map our names to theirs."""
     shapes = {"feed_forward.up": (hidden, width), "feed_forward.down": (width, hidden)}
-    for name, there in matrices.items():
-        yield from pair(f"{prefix}{name}", f"{hf_prefix}{there}", shapes.get(name, (width, width)))
-    for name, there in norms.items():
-        yield from pair(f"{prefix}{name}", f"{hf_prefix}{there}", (width,))
+    for name, hf_name in matrices.items():
+        yield from pair(f"{prefix}{name}", f"{hf_prefix}{hf_name}", shapes.get(name, (width, width)))
+    for name, hf_name in norms.items():
+        yield from pair(f"{prefix}{name}", f"{hf_prefix}{hf_name}", (width,))

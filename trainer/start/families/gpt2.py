@@ -7,16 +7,18 @@ from slipway.trainer.config.shapes import Data
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.start.families.entries import Settings, WeightEntry, only
 
-PREFIX, HEAD = "transformer.", "lm_head.weight"
+PREFIX = "transformer."
+HEAD = "lm_head.weight"
 FURTHER = (".attn.bias", ".attn.masked_bias", HEAD)
-"""Published files have the causal mask of each block, and tied ones the head too."""
+"""Tensors that are not read: the causal mask of each block, and the head of tied models."""
 
 
 def read(value: Mapping[str, Any]) -> Settings:
-    """The settings in a config.json of GPT-2. Raises ValueError for what our decoder does not have."""
+    """The settings in a config.json of GPT-2. Raises ValueError for settings that our decoder does not have."""
     only(value, activation_function=("gelu_new", "gelu_pytorch_tanh"), scale_attn_weights=True)
     only(value, scale_attn_by_inverse_layer_idx=False, add_cross_attention=False)
-    width, heads = value["n_embd"], value["n_head"]
+    width = value["n_embd"]
+    heads = value["n_head"]
     model = DecoderShape(
         layers=value["n_layer"],
         width=width,
@@ -35,10 +37,12 @@ def read(value: Mapping[str, Any]) -> Settings:
 
 
 def entries(settings: Settings) -> list[WeightEntry]:
-    """All tensors of a GPT-2; where they are tied, the head is stored under the name of the embedding."""
-    model, vocabulary = settings.model, settings.data.vocabulary
+    """All tensors of a GPT-2; a tied head is stored under the name of the embedding."""
+    model = settings.model
+    vocabulary = settings.data.vocabulary
     assert isinstance(model, DecoderShape)
-    width, embedding = model.width, f"{PREFIX}wte.weight"
+    width = model.width
+    embedding = f"{PREFIX}wte.weight"
     return [
         WeightEntry("embedding.weight", embedding, (vocabulary, width)),
         WeightEntry("positions.weight", f"{PREFIX}wpe.weight", (model.longest, width)),
@@ -49,7 +53,7 @@ def entries(settings: Settings) -> list[WeightEntry]:
 
 
 def config(model: DecoderShape, data: Data) -> dict[str, Any]:
-    """What config.json has beside the settings of all families. Raises ValueError for a decoder that is no GPT-2."""
+    """The fields of config.json beside those of all families. Raises ValueError for a decoder that is no GPT-2."""
     fits = (model.norm, model.activation, model.bias) == ("layer", "gelu", "all")
     plain = model.kv_heads == model.heads and not (model.window or model.qk_norm or model.head_features)
     if model.positions != "learned" or not fits or not plain:
@@ -73,15 +77,22 @@ def config(model: DecoderShape, data: Data) -> dict[str, Any]:
 
 
 def standard(name: str) -> str:
-    """Files that were published without the head lack the prefix."""
-    return name if name.startswith((PREFIX, "lm_head.")) else f"{PREFIX}{name}"
+    """`name` with the prefix, which files without the head lack."""
+    if name.startswith((PREFIX, "lm_head.")):
+        return name
+    return f"{PREFIX}{name}"
 
 
 def _block(model: DecoderShape, layer: int) -> Iterator[WeightEntry]:
-    prefix, hf_prefix, width = f"blocks.{layer}.", f"{PREFIX}h.{layer}.", model.width
+    prefix = f"blocks.{layer}."
+    hf_prefix = f"{PREFIX}h.{layer}."
+    width = model.width
     yield from _norm(f"{prefix}attention_norm", f"{hf_prefix}ln_1", width)
     for part, name in enumerate(("query", "key", "value")):
-        own_name, fused, begin, rows = f"{prefix}attention.{name}", f"{hf_prefix}attn.c_attn", part * width, 3 * width
+        own_name = f"{prefix}attention.{name}"
+        fused = f"{hf_prefix}attn.c_attn"
+        begin = part * width
+        rows = 3 * width
         yield WeightEntry(f"{own_name}.weight", f"{fused}.weight", (width, width), begin, rows, transposed=True)
         yield WeightEntry(f"{own_name}.bias", f"{fused}.bias", (width,), begin, rows)
     yield from _matrix(f"{prefix}attention.out", f"{hf_prefix}attn.c_proj", (width, width))

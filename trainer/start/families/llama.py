@@ -1,7 +1,7 @@
-"""Llama and what follows it: Mistral, Qwen 2 and Qwen 3.
+"""Llama and its successors: Mistral, Qwen 2 and Qwen 3.
 
-All rotate the pairs (i, i + features / 2) of a head, as our decoder does, so no row of a weight moves: the layouts
-differ only in names.
+All rotate the pairs (i, i + features / 2) of a head, as our decoder does. So the rows of the weights have the same
+order, and the layouts differ only in names.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,8 @@ from slipway.trainer.config.shapes import Data
 from slipway.trainer.models.decoder import DecoderShape, RopeScaling
 from slipway.trainer.start.families.entries import Settings, WeightEntry, only
 
-HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+EMBEDDING = "model.embed_tokens.weight"
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
@@ -19,14 +20,15 @@ ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
 }
 FURTHER = ("rotary_emb.inv_freq", HEAD)
-"""Old files have the rotary frequencies, which follow from the settings, and tied ones the head too."""
+"""Tensors that are not read: the rotary frequencies of old files, and the head of tied models."""
 
 
 def read(value: Mapping[str, Any]) -> Settings:
-    """The settings in a config.json of one of `ARCHITECTURES`. Raises ValueError for what our decoder does not have."""
+    """The settings in a config.json of `ARCHITECTURES`. Raises ValueError for settings that our decoder lacks."""
     kind = value["model_type"]
     only(value, hidden_act="silu", partial_rotary_factor=1.0)
-    width, heads = value["hidden_size"], value["num_attention_heads"]
+    width = value["hidden_size"]
+    heads = value["num_attention_heads"]
     features = value.get("head_dim") or width // heads
     model = DecoderShape(
         layers=value["num_hidden_layers"],
@@ -49,8 +51,9 @@ def read(value: Mapping[str, Any]) -> Settings:
 
 
 def entries(settings: Settings) -> list[WeightEntry]:
-    """All tensors of a decoder; where they are tied, the head is stored under the name of the embedding."""
-    model, vocabulary = settings.model, settings.data.vocabulary
+    """All tensors of a decoder; a tied head is stored under the name of the embedding."""
+    model = settings.model
+    vocabulary = settings.data.vocabulary
     assert isinstance(model, DecoderShape)
     blocks = [
         WeightEntry(f"blocks.{layer}.{name}", f"model.layers.{layer}.{hf_name}", shape)
@@ -67,7 +70,7 @@ def entries(settings: Settings) -> list[WeightEntry]:
 
 
 def config(model: DecoderShape, data: Data) -> dict[str, Any]:
-    """What config.json has beside the settings of all families. Raises ValueError for a decoder that none has."""
+    """The fields of config.json beside those of all families. Raises ValueError for a decoder that no family has."""
     kind = _kind(model)
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": model.rope_base}
     if model.rope_scaling is not None:
@@ -90,7 +93,7 @@ def config(model: DecoderShape, data: Data) -> dict[str, Any]:
         "intermediate_size": model.hidden,
         "max_position_embeddings": data.length,
         "rms_norm_eps": model.norm_epsilon,
-        # transformers reads the second from version 5 on, other readers and versions the first, and the third.
+        # transformers reads rope_parameters from version 5 on; other readers and versions read the other two.
         "rope_theta": model.rope_base,
         "rope_parameters": rope,
         "rope_scaling": None if model.rope_scaling is None else rope,
@@ -107,11 +110,13 @@ def _own_settings(kind: str, model: DecoderShape) -> dict[str, Any]:
     sliding = {"use_sliding_window": False, "sliding_window": None, "max_window_layers": model.layers}
     if model.window:
         sliding = {"use_sliding_window": True, "sliding_window": model.window, "max_window_layers": 0}
-    return {**sliding, **({"attention_bias": False} if kind == "qwen3" else {})}
+    if kind == "qwen3":
+        sliding["attention_bias"] = False
+    return sliding
 
 
 def _kind(model: DecoderShape) -> str:
-    """The model type of transformers that computes what such a decoder computes. Raises ValueError."""
+    """The model type of transformers that computes the same as this decoder. Raises ValueError."""
     if model.qk_norm and model.bias == "none":
         return "qwen3"
     if model.bias == "query_key_value" and not model.qk_norm and not model.head_features:
@@ -126,7 +131,8 @@ def _kind(model: DecoderShape) -> str:
 
 def _block(model: DecoderShape) -> list[tuple[str, str, tuple[int, ...]]]:
     """Our name, their name and the shape of each tensor of a block."""
-    queries, keys = model.heads * model.features, model.kv_heads * model.features
+    queries = model.heads * model.features
+    keys = model.kv_heads * model.features
     matrices = [
         ("attention.query", "self_attn.q_proj", (queries, model.width)),
         ("attention.key", "self_attn.k_proj", (keys, model.width)),
@@ -150,7 +156,8 @@ def _block(model: DecoderShape) -> list[tuple[str, str, tuple[int, ...]]]:
 def _bias(kind: str, value: Mapping[str, Any]) -> str:
     if kind == "qwen2":
         return "query_key_value"
-    attention, feed_forward = value.get("attention_bias", False), value.get("mlp_bias", False)
+    attention = value.get("attention_bias", False)
+    feed_forward = value.get("mlp_bias", False)
     if attention and kind == "llama" and feed_forward:
         return "all"
     only(value, attention_bias=False, mlp_bias=False)
@@ -158,7 +165,7 @@ def _bias(kind: str, value: Mapping[str, Any]) -> str:
 
 
 def _window(kind: str, value: Mapping[str, Any]) -> int:
-    """The tokens that a token attends to, in every layer; 0 for all. Raises ValueError when layers differ."""
+    """The number of tokens to which a token attends, in every layer; 0 for all. Raises ValueError if layers differ."""
     if kind == "mistral":
         return value.get("sliding_window", 4096) or 0
     if not value.get("use_sliding_window", False) or not value.get("sliding_window"):

@@ -31,7 +31,8 @@ def read(value: Mapping[str, Any]) -> Settings:
         patch=value["patch_size"],
         norm_epsilon=float(value["layer_norm_eps"]),
     )
-    size, classes = value["image_size"], len(value.get("id2label") or (0, 1))
+    size = value["image_size"]
+    classes = len(value.get("id2label") or (0, 1))
     height, width = size if isinstance(size, list) else (size, size)
     return Settings(
         value["model_type"], model, Data(picture=(height, width, value.get("num_channels", 3)), classes=classes)
@@ -40,10 +41,12 @@ def read(value: Mapping[str, Any]) -> Settings:
 
 def entries(settings: Settings) -> list[WeightEntry]:
     """All tensors of a ViT."""
-    model, data = settings.model, settings.data
+    model = settings.model
+    data = settings.data
     assert isinstance(model, VisionShape)
     height, across, channels = data.picture
-    width, patches = model.width, (height // model.patch) * (across // model.patch)
+    width = model.width
+    patches = (height // model.patch) * (across // model.patch)
     projection = (width, channels, model.patch, model.patch)
     return [
         WeightEntry("token", f"{_EMBEDDINGS}cls_token", (1, 1, width)),

@@ -1,4 +1,4 @@
-"""Optimisers: the table of those that `optimiser.kind` may name, each with the function that builds it.
+"""Optimisers: a table of the names for `optimiser.kind`, each with the function that builds the optimiser.
 
 To add one: write a function of a model, the section `optimiser` and a group of ranks (see `build`), in a file here;
 give it a line in `BUILDERS`; and add its name to `slipway.trainer.config.sections.Optimiser.kind` and `copies`, with a
@@ -26,7 +26,7 @@ BUILDERS: dict[str, Callable[[Model, Optimiser, ProcessGroup | None], Optimizer]
 def build(model: Model, config: Optimiser, copies: ProcessGroup | None = None) -> Optimizer:
     """The optimiser of the configuration for the trained parameters of `model`, which may be DTensors.
 
-    copies: the ranks that hold the same whole model and get the same gradients, between which an optimiser may divide
-    its work; None for this rank alone.
+    copies: the ranks that hold the same whole model and get the same gradients; an optimiser may divide its work
+    between them. None for this rank alone.
     """
     return BUILDERS[config.kind](model, config, copies)

@@ -1,10 +1,9 @@
-"""AdamW, Adam and SGD: PyTorch's own, with fused updates, and without its compiler.
+"""AdamW, Adam and SGD: PyTorch's own, with fused updates, and without the import of its compiler.
 
-The numbers are the same, and each process needs 1.3 s of CPU less. PyTorch wraps methods of its optimisers for
-torch.compile. The wrappers import torch._dynamo as soon as an optimiser is built or takes a step, even where nothing is
-compiled. The trainer compiles blocks of a model (`layout.compile`) and never an optimiser, so the methods beneath the
-wrappers are taken here. `inspect.unwrap` finds them; where a version of torch does not wrap a method, it returns the
-method itself.
+PyTorch wraps methods of its optimisers for torch.compile. The wrappers import torch._dynamo as soon as an optimiser is
+built or takes a step, even if nothing is compiled. The trainer compiles blocks of a model (`layout.compile`) and never
+an optimiser, so it uses the methods beneath the wrappers: the numbers are the same, and each process needs 1.3 s of CPU
+less. `inspect.unwrap` returns a method that is not wrapped as it is.
 """
 
 import inspect
@@ -32,7 +31,8 @@ def adamw_for(parameters: Iterable[Tensor], config: Optimiser) -> Optimizer:
 
 def adam(model: nn.Module, config: Optimiser, _: ProcessGroup | None = None) -> Optimizer:
     """Adam; weight decay is a term of the gradient (arXiv:1412.6980)."""
-    groups, betas = by_decay(model.parameters(), config.weight_decay), (config.beta1, config.beta2)
+    groups = by_decay(model.parameters(), config.weight_decay)
+    betas = (config.beta1, config.beta2)
     return Adam(groups, lr=config.learning_rate, betas=betas, fused=True)
 
 
@@ -45,7 +45,7 @@ def sgd(model: nn.Module, config: Optimiser, _: ProcessGroup | None = None) -> O
 def by_decay(parameters: Iterable[Tensor], decay: float) -> list[dict[str, Any]]:
     """Groups of the parameters that require gradients: matrices and kernels decay; norms and biases do not.
 
-    A fused update takes tensors of one device mesh only, so that each mesh has groups of its own.
+    A fused update takes tensors of one device mesh only, so each mesh has groups of its own.
     """
     alike: dict[tuple[bool, object], list[Tensor]] = {}
     for parameter in parameters:
@@ -65,7 +65,7 @@ class EagerOptimizer(Optimizer):
 
 
 def _eager(kind: type[Optimizer]) -> Callable[..., Optimizer]:
-    """`kind`, with a step that does not import the compiler either. The wrapper of `step` also turns gradients off."""
+    """`kind`, whose `step` does not import the compiler either. PyTorch's wrapper of `step` also disables gradients."""
     step = torch.no_grad()(inspect.unwrap(kind.step))
     return type(kind.__name__, (EagerOptimizer, kind), {"step": step})
 

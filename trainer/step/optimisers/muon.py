@@ -24,13 +24,13 @@ def muon(model: Model, config: Optimiser, copies: ProcessGroup | None = None) ->
 
 
 class Muon(EagerOptimizer):
-    """Momentum, made orthogonal at every step (Jordan et al., https://kellerjordan.github.io/posts/muon/).
+    """Momentum, orthogonalised at every step (Jordan et al., https://kellerjordan.github.io/posts/muon/).
 
-    Updates have the root mean square of AdamW's (Liu et al., arXiv:2502.16982), so that one learning rate and one
-    weight decay serve both. The numbers are those of `torch.optim.Muon(adjust_lr_fn="match_rms_adamw")`. They hold for
-    matrices that are divided over ranks too: torch would sum products over the ranks in bf16; here whole matrices are
-    made orthogonal, each by one of the data-parallel ranks (`slipway.trainer.step.optimisers.sharing`), and every rank
-    takes its part. The state stays divided.
+    Updates have the root mean square of AdamW's (Liu et al., arXiv:2502.16982), so one learning rate and one weight
+    decay serve both. The numbers are those of `torch.optim.Muon(adjust_lr_fn="match_rms_adamw")`, also for matrices
+    that are divided over ranks. There torch would sum products over the ranks in bf16; here one data-parallel rank
+    orthogonalises each whole matrix (`slipway.trainer.step.optimisers.sharing`), and every rank applies its part. The
+    state stays divided.
     """
 
     def __init__(self, matrices: Iterable[Tensor], config: Optimiser, copies: ProcessGroup | None) -> None:
@@ -57,8 +57,9 @@ class Muon(EagerOptimizer):
         return None
 
     def _direction(self, matrix: Tensor, group: dict[str, Any]) -> Tensor:
-        """Nesterov's: the gradient moved towards the momentum that it has just changed."""
-        gradient, state = matrix.grad, self.state[matrix]
+        """Nesterov's direction: the gradient, interpolated with the updated momentum."""
+        gradient = matrix.grad
+        state = self.state[matrix]
         assert gradient is not None
         if not state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
@@ -75,12 +76,12 @@ class CombinedOptimizer(EagerOptimizer):
         self._give_to_parts()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """`load_state_dict` ends with this call."""
+        """`load_state_dict` calls this last."""
         super().__setstate__(state)
         self._give_to_parts()
 
     def _give_to_parts(self) -> None:
-        """Let the parts work on the groups and the state of this optimiser."""
+        """Make the parts share the groups and the state of this optimiser."""
         groups = iter(self.param_groups)
         for part in self._parts:
             part.state = self.state

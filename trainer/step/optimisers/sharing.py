@@ -1,10 +1,10 @@
-"""Sharing: the products that make Muon's matrices orthogonal, divided between ranks instead of repeated on each.
+"""Sharing: the products that orthogonalise Muon's matrices, divided between ranks instead of repeated on each.
 
-Every matrix has one owner, which alone computes its products; owners are chosen so that each has about as much to
-compute. Where ranks hold whole matrices (DDP), the owners' results are gathered. Where each holds some of the rows
-(FSDP), the owner gets the others' rows and returns what became of them. Matrices travel in bf16, in which they are
-multiplied, so that every bit is the same as without sharing. Matrices that are divided in another way (tensor
-parallelism) are gathered and computed by every rank that has a part.
+Every matrix has one owner, which alone computes its products; the owners get about equal work. If ranks hold whole
+matrices (DDP), they gather the owners' results. If each holds some of the rows (FSDP), the owner gets the others' rows
+and returns their updates. Matrices travel in bf16, in which they are multiplied, so every bit is the same as without
+sharing. Matrices that are divided in another way (tensor parallelism) are gathered and computed by every rank that has
+a part.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 ROUND_BYTES = 2**30
-"""How much of the matrices, in bf16, is whole on a rank at a time."""
-ROUNDS, EPSILON = 5, 1e-7
+"""The whole matrices that a rank holds at a time, in bf16."""
+ROUNDS = 5
+"""Iterations of Newton-Schulz."""
+EPSILON = 1e-7
 
 
 def rounds(matrices: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """The matrices in parts of at most `ROUND_BYTES`, or of one matrix; alike ones are next to each other."""
+    """The matrices in groups of at most `ROUND_BYTES`, or of one matrix; equal shapes are next to each other."""
     chosen: list[Tensor] = []
     size = 0
     for matrix in sorted(matrices, key=lambda matrix: (matrix.shape[0], matrix.shape[1]), reverse=True):
         if chosen and size + 2 * matrix.numel() > ROUND_BYTES:
             yield chosen
-            chosen, size = [], 0
+            chosen = []
+            size = 0
         chosen.append(matrix)
         size += 2 * matrix.numel()
     if chosen:
@@ -41,7 +44,8 @@ def rounds(matrices: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 def owners(shapes: Sequence[Sequence[int]], ranks: int) -> list[int]:
     """The rank that computes each matrix: the most costly ones first, each by the rank that has the least so far."""
-    load, chosen = [0] * ranks, [0] * len(shapes)
+    load = [0] * ranks
+    chosen = [0] * len(shapes)
     for index in sorted(range(len(shapes)), key=lambda index: -_cost(shapes[index])):
         chosen[index] = load.index(min(load))
         load[chosen[index]] += _cost(shapes[index])
@@ -49,7 +53,7 @@ def owners(shapes: Sequence[Sequence[int]], ranks: int) -> list[int]:
 
 
 def orthogonalised(matrices: Sequence[Tensor], group: ProcessGroup | None) -> list[Tensor]:
-    """Each matrix made orthogonal in bf16, divided as it is; all ranks call it with the same matrices at once."""
+    """Each matrix orthogonalised in bf16, in its layout; all ranks call it with the same matrices at the same time."""
     results: dict[int, Tensor] = {}
     for indices, mesh in _alike(matrices):
         chosen = [matrices[index] for index in indices]
@@ -70,9 +74,13 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
     Newton-Schulz with the quintic of https://kellerjordan.github.io/posts/muon/.
     """
-    a, b, c = 3.4445, -4.7750, 2.0315
+    a = 3.4445
+    b = -4.7750
+    c = 2.0315
+    x = matrix.bfloat16()
     tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.bfloat16().T if tall else matrix.bfloat16()
+    if tall:
+        x = x.T
     x = x / x.norm().clamp(min=EPSILON)
     for _ in range(ROUNDS):
         gram = x @ x.T
@@ -81,13 +89,14 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
 
 def _cost(shape: Sequence[int]) -> int:
-    """Of a round of products, up to a factor: two with the long side and one without."""
-    short, long = min(shape), max(shape)
+    """The cost of one iteration's products, up to a factor: two with the long side and one without."""
+    short = min(shape)
+    long = max(shape)
     return short * short * (2 * long + short)
 
 
 def _alike(matrices: Sequence[Tensor]) -> list[tuple[list[int], "DeviceMesh | None"]]:
-    """The places of matrices that go together, and the mesh whose ranks have rows of them; None for none."""
+    """Groups of matrices with the same layout: their indices, and the mesh whose ranks have their rows (or None)."""
     kinds: dict[object, tuple[list[int], DeviceMesh | None]] = {}
     for index, matrix in enumerate(matrices):
         mesh = _rows_of(matrix)
@@ -96,7 +105,7 @@ def _alike(matrices: Sequence[Tensor]) -> list[tuple[list[int], "DeviceMesh | No
 
 
 def _rows_of(matrix: Tensor) -> "DeviceMesh | None":
-    """The mesh whose ranks have consecutive rows of a matrix, in their order; None if it is divided otherwise."""
+    """The mesh whose ranks have consecutive rows of a matrix, in their order; None for any other layout."""
     if not is_divided(matrix):
         return None
     mesh = matrix.device_mesh
@@ -110,11 +119,13 @@ def _rows_of(matrix: Tensor) -> "DeviceMesh | None":
 
 
 def _of_copies(matrices: Sequence[Tensor], group: ProcessGroup) -> list[Tensor]:
-    """Of matrices that every rank holds whole: each rank computes its own, and all gather them."""
-    ranks, own_rank = group.size(), dist.get_rank(group)
+    """Orthogonalise matrices that every rank holds whole: each rank computes its own, and all gather the results."""
+    ranks = group.size()
+    own_rank = dist.get_rank(group)
     owner = owners([matrix.shape for matrix in matrices], ranks)
     sizes = [sum(matrix.numel() for matrix, own in zip(matrices, owner, strict=True) if own == r) for r in range(ranks)]
-    most, device = max(sizes), matrices[0].device
+    most = max(sizes)
+    device = matrices[0].device
     own = [orthogonal(matrix).flatten() for matrix, rank in zip(matrices, owner, strict=True) if rank == own_rank]
     sent = torch.cat([*own, torch.zeros(most - sizes[own_rank], dtype=torch.bfloat16, device=device)])
     gathered = torch.empty(ranks * most, dtype=torch.bfloat16, device=device)
@@ -128,10 +139,12 @@ def _of_copies(matrices: Sequence[Tensor], group: ProcessGroup) -> list[Tensor]:
 
 
 def _of_rows(matrices: Sequence[Tensor], mesh: "DeviceMesh") -> list[Tensor]:
-    """Of matrices whose rows are divided: each owner gets all rows of its own, and returns to each rank its rows."""
+    """Orthogonalise matrices whose rows are divided: the owner gets all rows, and returns each rank its rows."""
     from torch.distributed.tensor import DTensor
 
-    ranks, own_rank, group = mesh.size(), mesh.get_local_rank(), mesh.get_group()
+    ranks = mesh.size()
+    own_rank = mesh.get_local_rank()
+    group = mesh.get_group()
     owner = owners([matrix.shape for matrix in matrices], ranks)
     locals_ = [matrix.to_local() if is_divided(matrix) else matrix for matrix in matrices]
     in_order = sorted(range(len(matrices)), key=lambda index: owner[index])
@@ -161,7 +174,7 @@ def _of_rows(matrices: Sequence[Tensor], mesh: "DeviceMesh") -> list[Tensor]:
 
 
 def _joined(got: Tensor, come: Sequence[int], shapes: Sequence[tuple[Sequence[int], int]]) -> list[Tensor]:
-    """Whole matrices from what each rank sent of each: `shapes` has the rows of every rank, and the columns."""
+    """Whole matrices from the parts that each rank sent; `shapes` has the rows of every rank, and the columns."""
     pieces: list[list[Tensor]] = [[] for _ in shapes]
     for rank, received in enumerate(torch.split(got, list(come))):
         parts = torch.split(received, [rows[rank] * columns for rows, columns in shapes])
@@ -171,14 +184,14 @@ def _joined(got: Tensor, come: Sequence[int], shapes: Sequence[tuple[Sequence[in
 
 
 def _exchanged(sent: Tensor, out: Sequence[int], come: Sequence[int], group: ProcessGroup) -> Tensor:
-    """What the others send to this rank: `out` and `come` are the numbers of elements by rank."""
+    """The elements that the others send to this rank; `out` and `come` are their numbers, by rank."""
     got = torch.empty(sum(come), dtype=sent.dtype, device=sent.device)
     dist.all_to_all_single(got, sent, list(come), list(out), group=group)
     return got
 
 
 def _rows(count: int, ranks: int) -> list[int]:
-    """The rows of each rank, as DTensor divides them: equally many, but for the last ranks."""
+    """The number of rows of each rank, as DTensor divides them: equal but for the last ranks."""
     rows_per_rank = -(-count // ranks)
     return [max(0, min(rows_per_rank, count - rank * rows_per_rank)) for rank in range(ranks)]
 

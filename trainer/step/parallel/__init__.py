@@ -1,7 +1,7 @@
 """A model laid over the ranks of a device mesh, in an order that matters: tensor, recomputation, compilation, data.
 
-Names stay those of the whole model in every layout, so that a checkpoint of one can be read in any other. What divides
-weights (tensor parallelism, FSDP2) is imported only where a layout asks for it, as it takes 0.8 s of CPU.
+Names stay those of the whole model in every layout, so a checkpoint of one layout can be read in any other. The modules
+that divide weights (tensor parallelism, FSDP2) are imported only if a layout needs them: the import takes 0.8 s of CPU.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ AXES = ("pipeline", "replicas", "shards", "tensor")
 
 
 def device_mesh(world: World) -> DeviceMesh | None:
-    """The device mesh of the world; None for a world of one. All ranks call at once."""
+    """The device mesh of the world; None for a world of one. All ranks call it at the same time."""
     if world.size == 1:
         return None
     mesh = world.mesh
@@ -36,7 +36,7 @@ def device_mesh(world: World) -> DeviceMesh | None:
 
 
 def sequence_share(world: World) -> SequenceShare | None:
-    """This rank's part of every sequence; None where it has the whole. All ranks call at once."""
+    """This rank's part of every sequence; None if it has whole ones. All ranks call it at the same time."""
     mesh = world.mesh
     if mesh.context == 1:
         return None
@@ -65,7 +65,7 @@ def check_device(config: Config, device: torch.device) -> None:
 
 
 def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
-    """Divide the model's matrices, and set how they multiply and what its blocks keep and run; all in place."""
+    """Divide the model's matrices; set their precision, recomputation and compilation. All in place."""
     narrow = config.run.precision == "fp8"
     if _divides_matrices(devices):
         from slipway.trainer.step.parallel import tensor
@@ -78,7 +78,7 @@ def divide(model: Model, devices: DeviceMesh | None, config: Config) -> None:
 
 
 def complete_gradients(model: Model, devices: DeviceMesh | None) -> None:
-    """Sum what the ranks that share matrices have each computed a share of; once a step, after its last part."""
+    """Sum the gradients of which each tensor-parallel rank has a share; once a step, after its last micro-batch."""
     if _divides_matrices(devices):
         from slipway.trainer.step.parallel import tensor
 
@@ -86,7 +86,7 @@ def complete_gradients(model: Model, devices: DeviceMesh | None) -> None:
 
 
 def take_length(model: Model, devices: DeviceMesh | None, length: int) -> None:
-    """Divide sequences of so many positions from now on: a causal model may be given shorter ones."""
+    """Divide sequences of `length` positions from now on: a causal model may get shorter ones."""
     if _divides_matrices(devices):
         from slipway.trainer.step.parallel.divided_stream import DividedStream
 
@@ -95,9 +95,9 @@ def take_length(model: Model, devices: DeviceMesh | None, length: int) -> None:
 
 
 def shard(called: nn.Module, model: Model, devices: DeviceMesh | None, config: Config) -> None:
-    """Divide the weights of `called`, which calls `model`, between data-parallel ranks, where the layout says so.
+    """Divide the weights of `called`, which calls `model`, between data-parallel ranks (FSDP), if the layout says so.
 
-    Replicas of matrices that are divided already (tensor parallelism) are FSDP groups of one rank.
+    Replicas of matrices that tensor parallelism divides are FSDP groups of one rank.
     """
     if not _data_ranks_talk(devices, config) or _replicates(devices, config):
         return
@@ -107,16 +107,17 @@ def shard(called: nn.Module, model: Model, devices: DeviceMesh | None, config: C
 
 
 def replicate(called: nn.Module, devices: DeviceMesh | None, config: Config) -> nn.Module:
-    """The module to call instead of `called`, whose weights have memory: replicas average gradients (DDP)."""
+    """`called`, or DDP around it if the layout has replicas. Its weights must be allocated."""
     if not _data_ranks_talk(devices, config) or not _replicates(devices, config):
         return called
     return replicas.replicate(called, devices)
 
 
 def copies_group(devices: DeviceMesh | None, config: Config) -> ProcessGroup | None:
-    """The ranks that hold the same whole model as this one and have the same gradients; None where there are none."""
-    talks = _data_ranks_talk(devices, config) and _replicates(devices, config)
-    return devices["replicas"].get_group() if devices is not None and talks else None
+    """The ranks that hold the same whole model as this one and get the same gradients; None if there are none."""
+    if not _data_ranks_talk(devices, config) or not _replicates(devices, config):
+        return None
+    return devices["replicas"].get_group()
 
 
 def _divides_matrices(devices: DeviceMesh | None) -> TypeGuard[DeviceMesh]:

@@ -1,6 +1,6 @@
-"""How each block runs: what it keeps for its backward pass, and whether it is compiled.
+"""Recomputation and compilation of blocks.
 
-Both replace a block's `forward` and nothing else, so that its name, its parameters' names and its hooks stay.
+Both replace a block's `forward` and nothing else, so its name, its parameters' names and its hooks stay.
 """
 
 import functools
@@ -41,7 +41,10 @@ def set_forward(model: Model, layout: Layout) -> None:
 
 
 def compiled_graphs() -> dict[str, int]:
-    """`compiled` and `found`; PyTorch's compiler counts them, and is imported only where a layout compiles blocks."""
+    """Graphs that PyTorch's compiler has `compiled`, and graphs that it `found` in its cache.
+
+    It imports the compiler, so call it only if the layout compiles blocks.
+    """
     from torch._dynamo.utils import counters
 
     counted = counters["inductor"]
@@ -52,7 +55,7 @@ def compiled_graphs() -> dict[str, int]:
 
 
 def _recomputed(forward: Callable[..., Any], selective: bool) -> Callable[..., Any]:
-    """`forward`, which runs again in the backward pass for the values that it did not keep."""
+    """`forward`, which runs again in the backward pass to compute the values that it did not save."""
     if not selective:
         return functools.partial(checkpoint, forward, use_reentrant=False)
     keeping = functools.partial(create_selective_checkpoint_contexts, _policy)

@@ -1,8 +1,8 @@
-"""Copies: ranks that hold the same part of the weights must hold the same bits; a sum over the bits shows when not.
+"""Copies: ranks that hold the same part of the weights must hold the same bits; sums over the bits are compared.
 
-Nothing else notices: a rank whose memory flipped a bit, or that drew other random numbers, trains on, and its gradients
-spoil all the others. The sum is over whole numbers, so that it has no rounding and no order; to take it costs one pass
-over this rank's weights.
+Without this check, a rank whose memory flipped a bit, or that drew other random numbers, would train on, and its
+gradients would spoil all the others. The sums are over integers: they have no rounding and do not depend on the order.
+They cost one pass over this rank's weights.
 """
 
 from collections import Counter
@@ -19,8 +19,9 @@ from slipway.trainer.start.divided import is_divided
 
 WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of an element."""
-SHARDS, TENSOR = 1, 2
-"""How a parameter is divided: neither, one, or both; the sum of these is its class."""
+SHARDS = 1
+TENSOR = 2
+"""A parameter's class is the sum of these: divided by FSDP, by tensor parallelism, by both, or by neither."""
 CLASSES = 4
 
 Sums = Sequence[int]
@@ -28,17 +29,18 @@ Sums = Sequence[int]
 
 
 class Drifted(causes.Failure):
-    """Ranks hold different copies of what should be the same."""
+    """Ranks hold different copies of the same weights."""
 
     kind = causes.CORRUPTION
 
     def __init__(self, message: str, ranks: tuple[int, ...], nodes: tuple[str, ...]) -> None:
         super().__init__(message)
-        self.ranks, self.nodes = ranks, nodes
+        self.ranks = ranks
+        self.nodes = nodes
 
 
 def check(model: nn.Module, world: World, step: int, node: str) -> None:
-    """Compare the copies of all ranks, which call it at once. Raises Drifted on all of them, with those that differ."""
+    """Compare the copies of all ranks, which call it at the same time. Raises Drifted on all of them."""
     if world.size == 1:
         return
     own_sums = sums(model, world.device)
@@ -57,16 +59,17 @@ def check(model: nn.Module, world: World, step: int, node: str) -> None:
 
 
 def sums(model: nn.Module, device: torch.device) -> Tensor:
-    """The sums over the bits of this rank's weights, one for each class; what overflows wraps, on every rank alike."""
+    """The sums over the bits of this rank's weights, one for each class; an overflow wraps, on every rank alike."""
     totals = torch.zeros(CLASSES, dtype=torch.int64, device=device)
     for index, parameter in enumerate(model.parameters(), 1):
-        local = (parameter.to_local() if is_divided(parameter) else parameter).detach().contiguous()
+        local = parameter.to_local() if is_divided(parameter) else parameter
+        local = local.detach().contiguous()
         totals[_class(parameter)] += index * local.view(WHOLE_NUMBERS[local.element_size()]).sum(dtype=torch.int64)
     return totals
 
 
 def differing(rank_sums: Sequence[Sums], mesh: Mesh) -> list[int]:
-    """The ranks whose sums differ from those of most ranks with the same part; all of them without a majority."""
+    """The ranks that differ from the majority of the ranks with the same part; all of these without a majority."""
     apart: set[int] = set()
     for kind in range(CLASSES):
         groups: dict[tuple[int, ...], list[int]] = {}
@@ -80,9 +83,14 @@ def differing(rank_sums: Sequence[Sums], mesh: Mesh) -> list[int]:
 
 
 def _part(rank: int, mesh: Mesh, kind: int) -> tuple[int, ...]:
-    """What decides which part of a parameter of this class a rank holds."""
-    shard, tensor = mesh.gradient_rank(rank) % mesh.shards, rank % mesh.tensor
-    return mesh.stage(rank), shard if kind & SHARDS else 0, tensor if kind & TENSOR else 0
+    """A key for the part that a rank holds of the parameters of this class: stage, shard, tensor-parallel rank."""
+    shard = 0
+    if kind & SHARDS:
+        shard = mesh.gradient_rank(rank) % mesh.shards
+    tensor = 0
+    if kind & TENSOR:
+        tensor = rank % mesh.tensor
+    return mesh.stage(rank), shard, tensor
 
 
 def _class(parameter: nn.Parameter) -> int:

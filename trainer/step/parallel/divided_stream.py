@@ -12,19 +12,20 @@ from slipway.trainer.step.parallel.exchanges import Division
 
 
 class DividedStream(Stream):
-    """This rank has a part of the positions; for a model without a length of its own, all of them."""
+    """The stream of a rank that has some of the positions; all of them if the model has no length of its own."""
 
     def __init__(self, division: Division, summed: frozenset[str]) -> None:
-        """`summed` names the parameters of which each rank computes a share of the gradient."""
-        self.division, self.summed = division, summed
+        """`summed`: the names of the parameters of whose gradient each rank computes a share."""
+        self.division = division
+        self.summed = summed
 
     def take_length(self, length: int) -> None:
-        """Divide sequences of so many positions from now on, if any are divided."""
+        """Divide sequences of `length` positions from now on, if sequences are divided at all."""
         if self.division.length:
             self.division = replace(self.division, length=length)
 
     def position_ids(self, length: int, device: torch.device) -> Tensor:
-        """What is filled up at the end has the place of the last position; it is never looked at."""
+        """Padding at the end has the index of the last position; nothing reads it."""
         if not self.division.length:
             return super().position_ids(length, device)
         first = self.division.begin
@@ -40,7 +41,7 @@ class DividedStream(Stream):
         return exchanges.joined(x, self.division) if self.division.length else x
 
     def enter(self, x: Tensor) -> Tensor:
-        """All positions, for matrices that are divided; they travel in the type that the matrices multiply."""
+        """All positions, as the input of divided matrices; they travel in the type that the matrices multiply."""
         x = x.to(multiplied_type(x))
         return exchanges.gathered(x, self.division) if self.division.length else exchanges.copied(x, self.division)
 

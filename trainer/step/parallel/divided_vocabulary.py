@@ -18,11 +18,12 @@ from slipway.trainer.step.parallel.divided_stream import DividedStream
 
 
 class DividedVocabulary(Vocabulary):
-    """This rank's tokens, from number `begin` on."""
+    """The vocabulary of a rank that has `count` tokens, from number `begin` on."""
 
     def __init__(self, stream: DividedStream, begin: int, count: int) -> None:
-        """`count`: the tokens of this rank."""
-        self._stream, self.begin, self.count = stream, begin, count
+        self._stream = stream
+        self.begin = begin
+        self.count = count
 
     def embedded(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         rows, is_foreign = _own_rows(tokens, self.begin, self.count)
@@ -49,7 +50,7 @@ class DividedVocabulary(Vocabulary):
 class _CrossEntropy(torch.autograd.Function):
     """Logits [targets, tokens of this rank], targets [targets]: the sum of the losses, the same on every rank.
 
-    It keeps the logits as they are, and one number for each target; the gradient is made in one fp32 buffer.
+    It saves the logits, and one number for each target; the backward pass computes the gradient in one fp32 buffer.
     """
 
     @staticmethod
@@ -79,14 +80,14 @@ def local(weight: Tensor) -> Tensor:
 
 
 def _own_rows(tokens: Tensor, begin: int, count: int) -> tuple[Tensor, Tensor]:
-    """The row of each token on this rank, 0 for one of another rank, and whether it is of another rank."""
+    """Each token's row on this rank, and whether another rank has it; the row is then 0."""
     rows = tokens - begin
     is_foreign = (rows < 0) | (rows >= count)
     return rows.masked_fill(is_foreign, 0), is_foreign
 
 
 def _highest_and_own(logits: Tensor, targets: Tensor, begin: int, group: ProcessGroup) -> tuple[Tensor, Tensor]:
-    """Of each target: the highest logit of all tokens, and the target's own, in fp32; one exchange."""
+    """For each target, the highest logit of all tokens and the target's own, in fp32; one all-reduce."""
     column, is_foreign = _own_rows(targets, begin, logits.shape[-1])
     own = logits.gather(-1, column.unsqueeze(-1)).squeeze(-1).float()
     both = torch.stack([logits.amax(-1).float(), own.masked_fill(is_foreign, -torch.inf)])

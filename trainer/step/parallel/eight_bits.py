@@ -22,7 +22,7 @@ LEAST_CAPABILITY = (8, 9)
 
 
 def check_device(device: torch.device) -> None:
-    """Raises UnfitNode for a device that does not multiply in 8 bits."""
+    """Raises UnfitNode for a device that cannot multiply in 8 bits."""
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
         device_name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         raise UnfitNode(
@@ -31,7 +31,7 @@ def check_device(device: torch.device) -> None:
 
 
 def multiply(model: Model) -> None:
-    """Make the matrices of the model's blocks multiply in 8 bits, in place, but for those that ranks divide."""
+    """Make the undivided matrices of the model's blocks multiply in 8 bits, in place."""
     for block in model.blocks:
         for module in block.modules():
             if isinstance(module, nn.Linear) and not is_divided(module.weight):
@@ -41,8 +41,8 @@ def multiply(model: Model) -> None:
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """x [..., in] times weight [out, in] transposed, in bf16: [..., out]. Sizes that do not fit stay in 16 bits.
 
-    Ranks that divide a matrix scale each its own part of it, and of what they multiply with it: no scale travels, and
-    none is coarser than that of the whole.
+    Ranks that divide a matrix each scale their own part of it and of its input. So no scale travels, and each is at
+    least as fine as one scale of the whole matrix.
     """
     rows = x.flatten(0, -2)
     if any(size % MULTIPLE for size in (len(rows), *weight.shape)):

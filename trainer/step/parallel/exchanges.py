@@ -1,9 +1,9 @@
-"""Exchanges between the ranks of a tensor-parallel group that autograd goes through backwards.
+"""Differentiable collectives between the ranks of a tensor-parallel group.
 
 A tensor is whole (the same on every rank), a part (each rank's positions, dimension 1), or a share of a sum. Each
-exchange names what it takes and what it gives; its gradient takes the way back (Korthikanti et al., arXiv:2205.05198,
-section 4.2.2). Parts are equally long: a sequence that does not divide evenly is filled up with zeros, which `length`
-cuts off again.
+function's docstring names its input and its result; the gradient takes the reverse way (Korthikanti et al.,
+arXiv:2205.05198, section 4.2.2). Parts are equally long: a sequence that does not divide evenly is padded with zeros,
+which `length` cuts off again.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ SEQUENCE = 1
 
 @dataclass(frozen=True)
 class Division:
-    """How a sequence lies over the ranks of a group."""
+    """The division of a sequence over the ranks of a group."""
 
     group: ProcessGroup
     length: int
-    """Positions of the whole sequence; 0 where every rank has all of it."""
+    """Positions of the whole sequence; 0 if every rank has all of them."""
 
     @property
     def ranks(self) -> int:
@@ -33,7 +33,7 @@ class Division:
 
     @property
     def size(self) -> int:
-        """Positions of a rank, with those that are filled up."""
+        """Positions of a rank, with padding."""
         return -(-self.length // self.ranks)
 
     @property
@@ -43,32 +43,32 @@ class Division:
 
 
 def gathered(part: Tensor, division: Division) -> Tensor:
-    """Whole from parts; each rank goes on with a share of the work, so that gradients are shares of a sum."""
+    """From parts to whole. Each rank then computes a share of the work, so gradients are shares of a sum."""
     return _apply(_Gathered, part, division)
 
 
 def scattered(share: Tensor, division: Division) -> Tensor:
-    """A part of the sum, from shares of it."""
+    """From shares of a sum to this rank's part of it."""
     return _apply(_Scattered, share, division)
 
 
 def joined(part: Tensor, division: Division) -> Tensor:
-    """Whole from parts; every rank goes on with the same work, so that gradients are whole."""
+    """From parts to whole. Every rank then computes the same, so gradients are whole."""
     return _apply(_Joined, part, division)
 
 
 def cut(full_tensor: Tensor, division: Division) -> Tensor:
-    """A part of what every rank has computed alike."""
+    """From a whole tensor, which every rank has computed alike, to this rank's part of it."""
     return _apply(_Cut, full_tensor, division)
 
 
 def copied(full_tensor: Tensor, division: Division) -> Tensor:
-    """`full_tensor`, with which each rank goes on with a share of the work: its gradients are shares of a sum."""
+    """A whole tensor unchanged. Each rank then computes a share of the work, so gradients are shares of a sum."""
     return _apply(_Copied, full_tensor, division)
 
 
 def summed(share: Tensor, division: Division) -> Tensor:
-    """The whole sum, from shares of it."""
+    """From shares of a sum to the whole sum."""
     return _apply(_Summed, share, division)
 
 
@@ -98,7 +98,7 @@ def _part(full_tensor: Tensor, division: Division) -> Tensor:
 
 
 def _filled(full_tensor: Tensor, division: Division) -> Tensor:
-    """`full_tensor` with zeros at the end of the sequence, so that all parts are equally long."""
+    """`full_tensor`, padded with zeros at the end of the sequence, so that all parts are equally long."""
     blank = division.size * division.ranks - division.length
     if blank:
         full_tensor = F.pad(full_tensor, (0, 0) * (full_tensor.dim() - SEQUENCE - 1) + (0, blank))

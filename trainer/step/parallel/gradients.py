@@ -1,4 +1,4 @@
-"""The norm of gradients that are laid over the ranks in any way, and their scaling in place."""
+"""The norm of gradients in any layout over the ranks, and their scaling in place."""
 
 import torch
 from torch import Tensor, nn

@@ -1,8 +1,8 @@
-"""Data parallelism with whole replicas (DDP), and when the ranks that share a batch reduce their gradients.
+"""Data parallelism with whole replicas (DDP), and the micro-batches at which data-parallel ranks reduce gradients.
 
-Replicas reduce gradients once a step, with its last micro-batch. Sharded weights
-(`slipway.trainer.step.parallel.sharded`) reduce with each micro-batch, as there is no room for whole gradients; between
-groups of ranks (HSDP), with the last.
+Replicas reduce gradients once a step, with its last micro-batch. Ranks with sharded weights
+(`slipway.trainer.step.parallel.sharded`) reduce them with each micro-batch, because there is no room for whole
+gradients; groups of such ranks (HSDP) reduce them with the last.
 """
 
 import contextlib
@@ -16,21 +16,21 @@ from slipway.trainer.start.divided import is_sharded
 
 
 def replicate(called: nn.Module, devices: DeviceMesh) -> nn.Module:
-    """The module to call instead of `called`, so that the ranks of the axis `replicas` average gradients."""
+    """DDP around `called`: the ranks of the axis `replicas` average gradients."""
     group = devices["replicas"].get_group()
-    # Buffers are equal already: sending them around at every forward pass would only make ranks wait for each other.
-    # So are the weights, which every rank draws or reads alike: sending rank 0's around would only cost memory.
+    # Buffers are equal already: broadcasts at every forward pass would only make ranks wait for each other. So are the
+    # weights, which every rank draws or reads alike: a broadcast by rank 0 would only cost memory.
     replica = DistributedDataParallel(called, process_group=group, broadcast_buffers=False, init_sync=False)
     _settle_buckets(replica)
     return replica
 
 
 def _settle_buckets(replica: DistributedDataParallel) -> None:
-    """Let DDP group its buckets before the first step, by a backward pass that gives gradients of zero.
+    """Make DDP group its buckets before the first step, by a backward pass whose gradients are zero.
 
-    DDP groups its buckets anew after a process's first backward pass, in the order in which gradients came. Three ranks
-    or more would then sum the gradients of that step in another order than a process that was not interrupted. Here
-    they come in the reverse order of the parameters, as in a step, and no later step changes the buckets.
+    DDP groups its buckets anew after a process's first backward pass, in the order in which gradients arrive. So three
+    ranks or more would sum the gradients of that step in another order than ranks that were not interrupted. Here the
+    gradients arrive in the reverse order of the parameters, as in a step, and no later step changes the buckets.
     """
     called = replica.module
     trained = [parameter for parameter in called.parameters() if parameter.requires_grad]
@@ -46,7 +46,7 @@ def _settle_buckets(replica: DistributedDataParallel) -> None:
 
 
 def before_backward(called: nn.Module, last: bool) -> contextlib.AbstractContextManager[None]:
-    """The context of a micro-batch's forward and backward: only the `last` one of a step talks to all ranks."""
+    """The context of a micro-batch's forward and backward pass: only the `last` one of a step reduces to all ranks."""
     if is_sharded(called):
         called.set_requires_all_reduce(last)
     elif isinstance(called, DistributedDataParallel) and not last:

@@ -1,7 +1,7 @@
 """Data parallelism with weights divided between the ranks (FSDP2), or within groups of ranks (HSDP).
 
-Weights travel in the type that they are multiplied in, but for those that make the residual stream: it is fp32 in every
-layout, and so is what the blocks add to.
+Weights travel in the type in which they are multiplied. The weights that make the residual stream are the exception:
+the stream, to which the blocks add, is fp32 in every layout.
 """
 
 import dataclasses
@@ -20,13 +20,14 @@ from slipway.trainer.step.precision import compute_type
 def shard(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) -> None:
     """Divide the weights of `called`, which calls `model`, block by block and in place."""
     mesh = devices["shards"] if config.layout.shard == "full" else devices["replicas", "shards"]
-    policy, blocks = _precision_in_transit(config), list(model.blocks)
+    policy = _precision_in_transit(config)
+    blocks = list(model.blocks)
     for block in blocks:
-        # The backward pass begins with the last block, so its weights stay after the forward pass. In a pipeline,
-        # micro-batches follow one another through a stage too closely to gather any block's weights for each.
+        # The backward pass begins with the last block, so its weights stay after the forward pass. In a pipeline, the
+        # weights of all blocks stay: micro-batches pass through a stage too quickly to gather weights for each.
         frees = config.layout.pipeline == 1 and block is not blocks[-1]
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=frees)
-    # What is outside the blocks, embedding and head, is needed from the first moment to the last.
+    # The weights outside the blocks, embedding and head, are needed from the beginning to the end of a step.
     if policy.param_dtype is None:
         fully_shard(called, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
         return
@@ -36,14 +37,14 @@ def shard(called: nn.Module, model: Model, devices: DeviceMesh, config: Config) 
         fully_shard(module, mesh=mesh, mp_policy=uncast_policy, reshard_after_forward=False)
     fully_shard(called, mesh=mesh, mp_policy=uncast_policy if alone else policy, reshard_after_forward=False)
     if embedding:
-        # Ranks that share matrices use their rows of an embedding without calling it, so that it would not be gathered.
+        # Tensor-parallel ranks read their rows of an embedding without calling it, so FSDP would not gather it.
         called.register_forward_pre_hook(lambda *_: _gather(embedding))
     if model.recomputes and blocks:
         blocks[0].register_forward_pre_hook(_in_fp32)
 
 
 def _makes_stream(model: Model) -> tuple[list[nn.Module], bool]:
-    """The modules that make the residual stream, and whether parameters that are in no module do so too."""
+    """The modules that make the residual stream, and whether parameters outside all modules make it too."""
     attributes = [getattr(model, name, None) for name in model.first_uses]
     modules = [
         attribute
@@ -60,7 +61,7 @@ def _gather(modules: list[nn.Module]) -> None:
 
 
 def _in_fp32(_: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """A convolution that makes the stream gives 16 bits."""
+    """The stream in fp32: a convolution that makes it returns 16 bits."""
     return arguments[0].float(), *arguments[1:]
 
 

@@ -1,7 +1,7 @@
-"""Tensor parallelism: the matrices of a block divided between ranks, in pairs that need one sum a pair.
+"""Tensor parallelism: the matrices of a block divided between ranks, in pairs that need one sum each.
 
-The first matrices of a pair are divided by columns, and the last by rows, so that what lies between them (heads,
-hidden features) belongs to one rank (Megatron-LM, arXiv:1909.08053). Around the pairs each rank has a part of the
+The first matrices of a pair are divided by columns, and the last by rows, so the features between them (heads, hidden
+features) belong to one rank (Megatron-LM, arXiv:1909.08053). Around the pairs each rank has a part of the
 sequence (`divided_stream`); embedding, head and loss are divided over the vocabulary (`divided_vocabulary`).
 """
 
@@ -23,14 +23,15 @@ from slipway.trainer.step.parallel.exchanges import Division
 
 Product = Callable[[Tensor, Tensor], Tensor]
 """x [..., in] times weight [out, in] transposed: [..., out]."""
-BY_COLUMNS, BY_ROWS = Shard(0), Shard(1)
-"""Of a matrix as PyTorch holds it, [out, in]."""
+BY_COLUMNS = Shard(0)
+BY_ROWS = Shard(1)
+"""A matrix has the shape [out, in]: `BY_COLUMNS` divides outputs, `BY_ROWS` inputs."""
 
 
 def divide(model: Model, devices: DeviceMesh, length: int, product: Product) -> None:
-    """Divide what the model names, in place. Raises ValueError for a vocabulary with too few tokens.
+    """Divide the matrices that the model names, in place. Raises ValueError for a vocabulary with too few tokens.
 
-    length: the positions of a sequence that the group has; 0 where the model does not divide its stream.
+    length: the positions of a sequence on this group; 0 if the model does not divide its stream.
     """
     division = Division(devices.get_group(), length)
     for name in (row_name for row_name in model.token_rows if _has(model, row_name)):
@@ -48,7 +49,7 @@ def divide(model: Model, devices: DeviceMesh, length: int, product: Product) -> 
 
 
 def complete_gradients(model: Model) -> None:
-    """Sum the shares of gradients of parameters that each rank uses for its positions or heads: one exchange a step."""
+    """Sum the gradients of parameters that each rank uses for its positions or heads only: one all-reduce a step."""
     if not isinstance(model.stream, DividedStream):
         return
     named_gradients = [
@@ -73,7 +74,7 @@ def _divide_block(block: nn.Module, model: Model, devices: DeviceMesh) -> None:
 
 
 def _connect(block: nn.Module, model: Model, stream: DividedStream, product: Product) -> None:
-    """Make a block's pairs take all positions, multiply with this rank's part, and give this rank's positions."""
+    """Make a block's pairs take all positions, multiply with this rank's part, and return this rank's positions."""
     for name in model.columns:
         matrix: Any = block.get_submodule(name)
         matrix.forward = functools.partial(_by_columns, matrix, product)
@@ -95,13 +96,13 @@ def _by_columns(matrix: nn.Linear, product: Product, x: Tensor) -> Tensor:
 
 
 def _by_rows(matrix: nn.Linear, product: Product, stream: DividedStream, x: Tensor) -> Tensor:
-    """All features, of this rank's positions; the bias, which no rank divides, is added to the sum."""
+    """All features, of this rank's positions; the undivided bias is added to the sum."""
     out = stream.leave(product(x, local(matrix.weight)))
     return out if matrix.bias is None else out + matrix.bias.to(out.dtype)
 
 
 def _divide_parameter(module: nn.Module, name: str, devices: DeviceMesh, placement: Placement) -> None:
-    """Give `module`, or a submodule of it, this rank's part of a parameter; every rank has the same whole one."""
+    """Replace a parameter of `module` or its submodules by this rank's part; every rank has the same whole one."""
     owner, _, key = name.rpartition(".")
     parent = module.get_submodule(owner)
     parameter = parent.get_parameter(key)
@@ -110,9 +111,10 @@ def _divide_parameter(module: nn.Module, name: str, devices: DeviceMesh, placeme
 
 
 def _summed(model: Model) -> set[str]:
-    """The parameters of which each rank computes a share of the gradient: those it uses for its own heads or positions.
+    """The names of the parameters of whose gradient each rank computes a share.
 
-    `model.shared` are used for heads. All that is whole works on positions: in a block, and in `model.on_stream`.
+    A rank uses `model.shared` for its own heads. It uses undivided parameters, in blocks and in `model.on_stream`, for
+    its own positions.
     """
     full_names = {name for name, parameter in model.named_parameters() if not is_divided(parameter)}
     inside = [f"blocks.{key}." for key, _ in model.blocks.named_children()]
@@ -123,16 +125,16 @@ def _summed(model: Model) -> set[str]:
 
 
 def _check_tokens(name: str, rows: Tensor, ranks: int) -> None:
-    """Raises ValueError where a rank would have no token."""
+    """Raises ValueError if a rank would have no token."""
     count = rows.shape[0]
     if -(-count // ranks) * (ranks - 1) >= count:
         raise ValueError(
-            f"field layout.tensor: found {ranks}, expected fewer: {name} has {count} rows, one for a token"
+            f"field layout.tensor: found {ranks}, expected fewer: {name} has {count} rows, one for each token"
         )
 
 
 def _range(count: int, division: Division) -> tuple[int, int]:
-    """The first token of this rank, and how many it has, as `Shard` divides `count` of them."""
+    """The first token of this rank, and the number of its tokens, as `Shard` divides `count` of them."""
     most = -(-count // division.ranks)
     begin = most * division.group.rank()
     return begin, min(most, count - begin)
