@@ -1,5 +1,5 @@
-"""What exists: datasets, staged shards, sweeps, trainings, checkpoints, evaluations, models.
+"""Dagster assets: datasets, staged shards, sweeps, trainings, checkpoints, evaluations and models.
 
-One recipe is one lane: its assets share the key prefix and the group. Asset functions are thin; they call
-pure code and return metadata.
+The assets of one recipe share a key prefix and a group. Asset functions are thin: they call pure code and return
+metadata.
 """

@@ -1,4 +1,4 @@
-"""Recipes that cannot be used, as assets: each stands in its lane, with what is wrong with it in place of the lane."""
+"""Broken recipes as assets: one asset shows the problems of a recipe in place of the recipe's own assets."""
 
 import re
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from slipway.recipes.usable import BrokenRecipe
 
 NOUN = "recipe"
 AFTER = (
-    "The lane comes back when the recipe is put right (`slipway recipes check` says whether it is) and the definitions "
-    "are loaded again: in the UI, Deployment, then Reload. What runs goes on meanwhile."
+    "To get its assets back, correct the recipe (`slipway recipes check` validates it) and reload the definitions: in "
+    "the UI, Deployment, then Reload. Runs and trainings that are already in progress continue."
 )
 
 
 def broken_assets(broken: Sequence[BrokenRecipe]) -> list[dg.AssetSpec]:
-    """An asset `<lane>/recipe` for each lane whose recipes, or one of them, cannot be used."""
+    """One asset `<prefix>/recipe` for each asset prefix with a broken recipe."""
     by_lane: dict[str, list[BrokenRecipe]] = {}
     for recipe in broken:
         by_lane.setdefault(re.sub(r"\W", "_", keys.lane(recipe.name), flags=re.ASCII), []).append(recipe)

@@ -1,4 +1,4 @@
-"""Checkpoints: external assets, reported by a sensor when the trainer has committed them."""
+"""Checkpoints: external assets, which a sensor reports after the trainer has committed them."""
 
 import dagster as dg
 
@@ -10,7 +10,7 @@ from slipway.trainer.record.fence import Commit
 
 
 def checkpoint_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
-    """The checkpoints of one lane, a partition for each."""
+    """The checkpoint asset of one recipe, with a partition for each checkpoint."""
     return [
         dg.AssetSpec(
             keys.key(recipe.name, "checkpoint"),
@@ -20,21 +20,21 @@ def checkpoint_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
             kinds={"torch", "safetensors"} if isinstance(recipe, ModelRecipe) else {"script"},
             owners=[recipe.owner],
             description=(
-                f"A committed checkpoint: {_content(recipe)}, with the hash of every byte. Written by the trainer, "
-                "reported as soon as its commit is on record."
+                f"A committed checkpoint of the training: {_content(recipe)}, with a hash of every byte. The trainer "
+                "writes it, and a sensor reports it as soon as it is committed."
             ),
         )
     ]
 
 
 def _content(recipe: TrainingRecipe) -> str:
-    return (
-        "weights, optimiser, random states, data position" if isinstance(recipe, ModelRecipe) else "the script's files"
-    )
+    if isinstance(recipe, ModelRecipe):
+        return "weights, optimiser, random states, data position"
+    return "the script's files"
 
 
 def checkpoint_materialisation(facts: TrainingFacts, commit: Commit) -> dg.AssetMaterialization:
-    """The event that shows one commit."""
+    """The event that shows a committed checkpoint."""
     return dg.AssetMaterialization(
         keys.key(facts.specification.recipe, "checkpoint"),
         partition=keys.checkpoint_partition(facts.id, commit.step),
@@ -51,7 +51,7 @@ def checkpoint_materialisation(facts: TrainingFacts, commit: Commit) -> dg.Asset
 
 
 def checkpoint_observation(facts: TrainingFacts, fault: CheckpointFault) -> dg.AssetObservation:
-    """The event that tells what happened to one checkpoint."""
+    """The event that shows a fault of one checkpoint."""
     where = f" on the {fault.tier} tier" if fault.tier else ""
     return dg.AssetObservation(
         keys.key(facts.specification.recipe, "checkpoint"),

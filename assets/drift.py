@@ -1,7 +1,7 @@
-"""Drift: how differently the documents of two snapshots are distributed, and live requests from what was trained on.
+"""Drift between the documents of two snapshots, and between live requests and the training documents.
 
-Of live requests, languages and tokens are compared as causes of a retraining; lengths are shown beside them, for a
-question is shorter than a document by its nature.
+For live requests, drift of languages and tokens can cause a retraining. Lengths are only shown, because a question is
+naturally shorter than a document.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,18 +26,18 @@ from slipway.trainer.data.snapshots import Snapshot
 
 AnySnapshot = TextSnapshot | ImageSnapshot
 LIVE_DAYS = 7
-"""Today and so many days before are compared."""
+"""The number of days of requests to compare, including today."""
 LEAST_REQUESTS = 200
-"""Nothing is said of fewer texts: the index of few texts is large by chance."""
+"""The fewest texts to compare, because the index of few texts is large by chance."""
 SAMPLED_REQUESTS = 500
-"""Documents of a snapshot that are counted, at even distances."""
+"""The number of evenly spaced documents of a snapshot to count."""
 
 
 def between(before: str, current: str, tiers: Tiers) -> dict[str, float]:
-    """The population stability index of each thing that is compared: lengths and languages, or classes of pictures.
+    """The population stability index of lengths and of languages, or of the classes of pictures.
 
-    Of two mixtures, the largest among the datasets that both have. Empty where the documents of one snapshot are gone,
-    or one has texts and the other pictures. Raises ValueError for a snapshot that is gone.
+    For two mixtures it is the largest index among the datasets in both. Empty if the documents of one snapshot are
+    gone, or if one has texts and the other pictures. Raises ValueError for a snapshot that is gone.
     """
     durable = tiers.durable_path
     old, new = (snapshots.read(durable, sha256) for sha256 in (before, current))
@@ -50,19 +50,19 @@ def between(before: str, current: str, tiers: Tiers) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class LiveDrift:
-    """How differently what is asked is distributed from what was trained on."""
+    """The drift of live requests from the training documents."""
 
     texts: int
-    """That were asked and counted."""
+    """The number of counted requests."""
     left_out: int
     figures: Mapping[str, float]
     """The population stability index of languages, tokens and lengths; empty below `LEAST_REQUESTS` texts."""
     languages: Mapping[str, float]
-    """The shares of the three that are asked most."""
+    """The shares of the three most frequent languages of the requests."""
 
     @property
     def cause(self) -> float:
-        """The larger of the two that count as a cause of a retraining; 0 while nothing is known."""
+        """The larger of the two indices that can cause a retraining; 0 if they are unknown."""
         return max((self.figures.get(name, 0.0) for name in ("languages", "tokens")), default=0.0)
 
 
@@ -71,11 +71,13 @@ def count_trained(durable: Path, model: str, version: ServedVersion, snapshot: s
 
     Raises ValueError for a snapshot that is gone, and OSError.
     """
-    export, records = durable / version.folder, RequestRecords(durable, model)
+    export = durable / version.folder
+    records = RequestRecords(durable, model)
     name = request_statistics.tokenizer_of(export)
     if records.trained(snapshot, name) is not None:
         return
-    tokenizer, counts = ServedTokenizer(export), TextCounts()
+    tokenizer = ServedTokenizer(export)
+    counts = TextCounts()
     described = list(_texts(snapshots.read(durable, snapshot), durable))
     for described_snapshot in described:
         for split, tokens in sample(described_snapshot, durable, max(1, SAMPLED_REQUESTS // len(described))):
@@ -87,11 +89,12 @@ def count_trained(durable: Path, model: str, version: ServedVersion, snapshot: s
 
 
 def live_drift(durable: Path, model: str, version: ServedVersion, snapshot: str) -> LiveDrift | None:
-    """What is asked of a version, beside the snapshot that it was trained on; None where that was not counted.
+    """The drift of a version's requests from the snapshot that it was trained on; None if that was not counted.
 
     Raises OSError.
     """
-    records, name = RequestRecords(durable, model), request_statistics.tokenizer_of(durable / version.folder)
+    records = RequestRecords(durable, model)
+    name = request_statistics.tokenizer_of(durable / version.folder)
     trained = records.trained(snapshot, name)
     if trained is None:
         return None
@@ -106,7 +109,7 @@ def live_drift(durable: Path, model: str, version: ServedVersion, snapshot: str)
 
 
 def live_figures(trained: TextCounts, live: TextCounts) -> dict[str, float]:
-    """The population stability index of each distribution, from what was trained on to what is asked."""
+    """The population stability index of each distribution, from the training documents to the requests."""
     pairs = {
         "languages": (trained.languages, live.languages),
         "tokens": (trained.tokens, live.tokens),
@@ -119,7 +122,7 @@ def live_figures(trained: TextCounts, live: TextCounts) -> dict[str, float]:
 
 
 def _pairs(old: AnySnapshot, new: AnySnapshot, durable: Path) -> Iterator[tuple[AnySnapshot, AnySnapshot]]:
-    """The snapshots that are compared with each other: of mixtures, two of each dataset."""
+    """The pairs of snapshots to compare: for mixtures, one pair for each dataset."""
     if not isinstance(new, MixtureSnapshot):
         yield old, new
     elif isinstance(old, MixtureSnapshot):
@@ -138,7 +141,7 @@ def _compared(old: AnySnapshot, new: AnySnapshot, durable: Path) -> dict[str, fl
 
 
 def _texts(described: Snapshot, durable: Path) -> Iterator[TextSnapshot]:
-    """A snapshot of texts itself, those of a mixture; none of pictures."""
+    """The snapshot itself if it has texts, the snapshots of a mixture, or nothing for pictures."""
     if isinstance(described, MixtureSnapshot):
         for source in described.sources:
             yield from _texts(snapshots.read(durable, source.snapshot), durable)

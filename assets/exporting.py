@@ -1,6 +1,6 @@
-"""Exporting a checkpoint: in this process, or by a job of one rank where the model is large and jobs see the target.
+"""Exports a checkpoint in this process, or in a job with one rank if the model is large and jobs can reach the target.
 
-Both write one tensor after the other and hold no more than one.
+Both write one tensor after the other, and keep only one in memory.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from slipway.trainer.record.fence import Commit
 
 @dataclass(frozen=True)
 class Exporting:
-    """Exports checkpoints of trainings that are on the durable tier."""
+    """Exports checkpoints from the durable tier."""
 
     tiers: Tiers
     compute: Compute
     say: Say
 
     def is_for_a_job(self, commit: Commit, policy: RunPolicy, target: Path) -> bool:
-        """Whether the weights are larger than the recipe says for one process, and jobs see the target's folder.
+        """Whether the weights exceed the recipe's limit for one process, and jobs can reach the target's folder.
 
         Raises DamagedCheckpoint, TierUnavailable, and ValueError for a checkpoint of another layout.
         """
@@ -39,13 +39,13 @@ class Exporting:
     def write(
         self, commit: Commit, policy: RunPolicy, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
     ) -> str:
-        """Write the new folder `target` here, or have a job do so; returns the SHA-256 of its manifest.
+        """Write the new folder `target` in this process or in a job; returns the SHA-256 of its manifest.
 
         Raises as `is_for_a_job`, `export` and `slipway.trainer.start.export.export` do.
         """
         if self.is_for_a_job(commit, policy, target):
             return self.export(commit, policy, target, tokenizer, precision, file_bytes)
-        from slipway.trainer.start import export  # with what reads weights, which a job needs not
+        from slipway.trainer.start import export  # imports torch, which a job's submission does not need
 
         folder = self.tiers.durable_path / commit.folder
         return export.export(folder, target, commit.manifest, tokenizer, precision, file_bytes)
@@ -53,9 +53,9 @@ class Exporting:
     def export(
         self, commit: Commit, policy: RunPolicy, target: Path, tokenizer: Path | None, precision: str, file_bytes: int
     ) -> str:
-        """Have a job write the new folder `target`; returns the SHA-256 of its manifest.
+        """Write the new folder `target` in a job; returns the SHA-256 of its manifest.
 
-        Raises ValueError for a target that exists, and when the job fails, with the place of its log.
+        Raises ValueError for a target that exists, and, with the place of its log, for a job that fails.
         """
         target = target.resolve()
         if target.exists():
@@ -88,7 +88,7 @@ class Exporting:
             manifest = str(jobs.run(job, self.say)["manifest"])
         except ShortJobFailed as error:
             raise ValueError(str(error)) from None
-        jobs.forget(job)  # a person who removes the folder may want it again
-        if not target.exists():  # somebody has, and the result was of an export before that
+        jobs.forget(job)  # after a person removes the folder, the same export must run again
+        if not target.exists():  # somebody removed the folder, and the job's result is from before that
             return self.export(commit, policy, target, tokenizer, precision, file_bytes)
         return manifest

@@ -1,23 +1,23 @@
-"""Figures that draw without a display, and what becomes of them: PNG for the UI, SVG for a page."""
+"""Matplotlib figures without a display, as PNG for the UI or as SVG for a page."""
 
 import io
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # matplotlib takes a second to import: only what draws pays it
+if TYPE_CHECKING:  # matplotlib takes a second to import, so only the functions that draw import it
     from matplotlib.figure import Figure
 
 SIZE = (6.4, 3.2)
-"""Inches; with the first of `RESOLUTIONS` what fits the UI's metadata panel."""
+"""Width and height in inches. With the first of `RESOLUTIONS` a figure fits the UI's metadata panel."""
 RESOLUTIONS = (80, 64, 48, 32)
-"""Dots per inch, the first that keeps the PNG small enough."""
+"""Dots per inch; the first resolution that keeps the PNG small enough is used."""
 MOST_BYTES = 30_000
-"""Of a PNG: the event log stores it twice for each event."""
+"""The largest PNG, because the event log stores it twice for each event."""
 COLOURS = 32
-"""Of a PNG that would be larger."""
+"""The number of colours of a PNG that would otherwise be too large."""
 
 
 def new_figure(size: tuple[float, float] = SIZE) -> "Figure":
-    """An empty figure of this many inches, outside pyplot's global state."""
+    """An empty figure, with its size in inches, outside pyplot's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -27,7 +27,7 @@ def new_figure(size: tuple[float, float] = SIZE) -> "Figure":
 
 
 def small_png(figure: "Figure") -> bytes:
-    """A figure as PNG: in fewer colours, then coarser, where it would be too large for the event log."""
+    """A figure as PNG. If it is too large for the event log, it gets fewer colours, and then a lower resolution."""
     for resolution in RESOLUTIONS:
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=resolution)
@@ -40,7 +40,7 @@ def small_png(figure: "Figure") -> bytes:
 
 
 def _in_few_colours(png: io.BytesIO) -> io.BytesIO:
-    """The same picture with a palette: many thin lines have hundreds of shades that nobody tells apart."""
+    """The same picture with a palette: many thin lines have hundreds of shades that nobody can distinguish."""
     from PIL import Image
 
     reduced = io.BytesIO()
@@ -49,7 +49,7 @@ def _in_few_colours(png: io.BytesIO) -> io.BytesIO:
 
 
 def svg(figure: "Figure", name: str) -> str:
-    """A figure as the text of an SVG element, the same for the same figure, with its text as text.
+    """A figure as the text of an SVG element, reproducible, with its labels as text.
 
     `name` distinguishes its ids from those of other figures on the same page.
     """

@@ -1,8 +1,8 @@
-"""Generating: a registered version answers generation tasks, by a job of the launcher on one rank.
+"""Runs generation tasks on a registered version, in a job on one rank.
 
-The version is exported and verified as for serving, and the job's worker verifies it again before it loads. Each
-example is kept on the durable tier, so that the same questions to the same checkpoint are asked once. On a cluster the
-job has the platform's image, which has the server: the trainer's has not.
+The version is exported and verified as for serving, and the job's worker verifies it again before loading. Every
+answered example is stored on the durable tier, so a checkpoint answers the same question only once. On a cluster the
+job uses the platform's image, because the trainer's image does not contain the server.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,34 +29,35 @@ from slipway.trainer.base import codec
 
 @dataclass(frozen=True)
 class Generating:
-    """Has the versions of one registered model answer tasks."""
+    """Runs tasks on the versions of one registered model."""
 
     measuring: Measuring
     model: str
 
     def of_suite(self, version: Version, section: GenerationSection, anew: bool = False) -> dict[str, TaskFigures]:
-        """The figures of a suite's tasks, by their names; what is known is not asked again, unless `anew`.
+        """The metrics of a suite's tasks, by name. Stored answers are reused, unless `anew`.
 
-        Raises ValueError for a version that cannot be served, and dg.Failure, which names the log of a job that failed.
+        Raises ValueError for a version that cannot be served, and dg.Failure, with the log's place, if the job fails.
         """
         durable = self.measuring.tiers.durable_path
         figures_by_task = {
             task: None if anew else answers.known(durable, version.manifest, task, section.examples)
             for task in section.tasks
         }
-        if open_tasks := tuple(task for task, known in figures_by_task.items() if known is None):
+        open_tasks = tuple(task for task, known in figures_by_task.items() if known is None)
+        if open_tasks:
             questions = Questions(open_tasks, section.examples, section.include or "", section.hours)
             figures_by_task |= {figures.task: figures for figures in self.answer(version, questions, anew)}
         return {task: known for task, known in figures_by_task.items() if known is not None}
 
     def answer(self, version: Version, questions: Questions, anew: bool = False) -> Sequence[TaskFigures]:
-        """The figures of tasks, from a job: of one that is done and whose examples are there, or is under way, or new.
+        """The metrics of tasks, from a finished job whose examples still exist, a running job, or a new one.
 
         Raises as `of_suite`.
         """
         measuring = self.measuring
         if measuring.compute.sees_nodes:
-            generate.check(questions.tasks)  # the job has what this process has
+            generate.check(questions.tasks)  # the job has the same packages as this process
         served = Serving(measuring.tiers, measuring.compute, measuring.say).exported(version)
         job = self._job(version, served, questions)
         if anew:
@@ -81,8 +82,9 @@ class Generating:
         return [codec.build(TaskFigures, figures) for figures in result["figures"]]
 
     def _job(self, version: Version, served: ServedVersion, questions_of_suite: Questions) -> ShortJob:
-        """The job: it depends on the exported bytes, the questions and the harness."""
-        tiers, compute = self.measuring.tiers, self.measuring.compute
+        """The job, whose identity is the exported bytes, the questions and the harness."""
+        tiers = self.measuring.tiers
+        compute = self.measuring.compute
         questions = codec.plain(questions_of_suite)
         image = compute.serving(tiers).image
         return ShortJob(
@@ -100,7 +102,7 @@ class Generating:
         )
 
     def _placement(self, version: Version) -> Mapping[str, Any]:
-        """The section `placement.kubernetes` of its training, for one rank; empty where the training is gone."""
+        """The section `placement.kubernetes` of the version's training, for one rank; empty if the training is gone."""
         store = all_trainings(self.measuring.tiers).store(version.training) if version.training else None
         if store is None or not store.folder.is_dir():
             return {}

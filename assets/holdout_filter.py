@@ -1,9 +1,9 @@
-"""The holdout filter: the validation documents of a snapshot on which a training's initial weights were not trained.
+"""The holdout filter: it removes validation documents that a training's initial weights were trained on.
 
-A document of the validation split that the weights have learnt by heart is not held out. So a training that begins with
-the weights of a checkpoint is held to the snapshots which led to these weights: it runs on its snapshot without the
-validation documents that one of them has in its train split. Such a snapshot shares all other shards with the one that
-the dataset points at, and its manifest says in `source.unseen` what was left out and why.
+A validation document that the weights have already learnt is not held out. So a training that starts from a checkpoint
+uses a filtered snapshot, without the validation documents that occur in the train split of a snapshot that led to this
+checkpoint. The filtered snapshot shares all other shards with the dataset's current snapshot. The field
+`source.unseen` of its manifest says what was left out and why.
 """
 
 import dataclasses
@@ -38,11 +38,11 @@ JUDGED = """
 
 
 def snapshot_for(init: InitSection | None, snapshot: str, tiers: Tiers) -> str:
-    """The snapshot on which a training with these located weights runs: `snapshot`, or it without the validation
-    documents that the weights were trained on. Of a mixture, each of its snapshots is looked at.
+    """The snapshot for a training with these located weights: `snapshot`, filtered if the weights were trained on some
+    of its validation documents. In a mixture, each snapshot is filtered.
 
-    Of weights from elsewhere nobody knows what they have seen. Raises ValueError when no validation document is left,
-    and for a checkpoint whose lineage cannot be read.
+    The training data of weights from elsewhere is unknown, so these filter nothing. Raises ValueError if no validation
+    document remains, and for a checkpoint whose lineage cannot be read.
     """
     if init is None or init.layout != "checkpoint":
         return snapshot
@@ -59,41 +59,45 @@ def snapshot_for(init: InitSection | None, snapshot: str, tiers: Tiers) -> str:
 
 
 def _held_out(durable: Path, snapshot: str, known: Collection[str]) -> str:
-    """The same for a snapshot of one dataset; seen: the snapshots that the weights were trained on."""
+    """The filtered snapshot of one dataset; `known` are the snapshots that the weights were trained on."""
     left_out = snapshots.read(durable, snapshot).source.get(LEFT_OUT_KEY, {})
     original = str(left_out.get("snapshot", snapshot))
     others = frozenset(known) - {original, snapshot}
-    if others <= set(left_out.get("seen", ())):  # it is without them already
+    if others <= set(left_out.get("seen", ())):  # the snapshot is already filtered by them
         return snapshot
     filtered = _without(durable, original, others)
-    if not shards.manifest_path(durable, filtered).exists():  # collected as garbage since
+    if not shards.manifest_path(durable, filtered).exists():  # garbage collection has removed it since
         _without.cache_clear()
         filtered = _without(durable, original, others)
     return filtered
 
 
 def snapshots_seen(folder: Path, tiers: Tiers) -> set[str]:
-    """The snapshots that the weights of a checkpoint were trained on: its own, and those of the trainings whose weights
-    it began with, by its lineage and by the records of these trainings; of a mixture, those that it is made of. Raises
-    ValueError for an unreadable lineage."""
-    stored, root = progress.read(folder), all_trainings(tiers)
-    trained_on, known = set(progress.trained_on(stored)), set[str]()
+    """The snapshots that the weights of a checkpoint were trained on: those of its own training, and of the trainings
+    whose weights it started from, by its lineage and their records. A mixture counts as the snapshots that it is made
+    of. Raises ValueError for an unreadable lineage."""
+    stored = progress.read(folder)
+    root = all_trainings(tiers)
+    trained_on = set(progress.trained_on(stored))
+    known = set[str]()
     waiting = [str(stored.config.get("training", ""))]
     while waiting:
         id = waiting.pop()
         if not id or id in known or not (root.root / id).is_dir():
             continue
         known.add(id)
-        specification, policy = root.store(id).specification(), root.store(id).run_policy()
+        specification = root.store(id).specification()
+        policy = root.store(id).run_policy()
         trained_on.add(specification.snapshot)
-        waiting += [specification.branch.training] if specification.branch else []
+        if specification.branch:
+            waiting.append(specification.branch.training)
         parts = Path(policy.init).parts
         waiting += [parts[index + 1] for index, part in enumerate(parts[:-1]) if part == CHECKPOINTS]
     return {snapshot for trained in trained_on for snapshot in _parts(tiers.durable_path, trained)}
 
 
 def _parts(durable: Path, snapshot: str) -> list[str]:
-    """The snapshots of a mixture, or this one; it may be gone."""
+    """The snapshots of a mixture, or the snapshot itself, which may be gone."""
     if not shards.manifest_path(durable, snapshot).exists():
         return [snapshot]
     return mixtures.sources_of(snapshots.read(durable, snapshot))
@@ -101,12 +105,13 @@ def _parts(durable: Path, snapshot: str) -> list[str]:
 
 @functools.lru_cache(maxsize=256)
 def _without(durable: Path, snapshot: str, known: frozenset[str]) -> str:
-    """The SHA-256 of a snapshot without the validation documents that snapshots of `known` have in their train split.
+    """Write a snapshot without the validation documents in the train splits of `known`; returns its SHA-256.
 
-    It is written unless it is `snapshot` itself. A snapshot of `known` that is gone tells nothing any more.
+    Returns `snapshot` itself if there are none. Snapshots of `known` that are gone are ignored.
     """
     described = shards.read_manifest(durable, snapshot)
-    tables = {other: table for other in sorted(known) if (table := _table(durable, other)) is not None}
+    tables_or_none = {other: _table(durable, other) for other in sorted(known)}
+    tables = {other: table for other, table in tables_or_none.items() if table is not None}
     if not tables:
         return snapshot
     sizes, was_seen = _judged(table_of(described, durable), tables.values())
@@ -118,8 +123,8 @@ def _without(durable: Path, snapshot: str, known: frozenset[str]) -> str:
     if was_seen.all():
         raise ValueError(
             f"the weights were trained on all {len(was_seen)} validation documents of snapshot {snapshot[:16]} (in "
-            f"{_named(tables)}), so that nothing is held out from them: begin with other weights, or give the dataset "
-            "validation documents that these did not see, by a larger split.validation or by new documents"
+            f"{_named(tables)}), so no held-out documents remain: start from other weights, or give the dataset "
+            "validation documents that these weights have not seen, by a larger split.validation or by new documents"
         )
     with writing_content(durable):
         remaining = _packed(durable, described, ~was_seen, sizes)
@@ -134,7 +139,7 @@ def _without(durable: Path, snapshot: str, known: frozenset[str]) -> str:
 
 
 def sentence(snapshot: snapshots.Snapshot) -> str:
-    """What was left out of a snapshot's validation split, in a sentence; empty when nothing was."""
+    """A sentence about the documents left out of a snapshot's validation split; empty if there are none."""
     described = (
         snapshot.source.get("sources", {}).values() if isinstance(snapshot, MixtureSnapshot) else [snapshot.source]
     )
@@ -153,7 +158,7 @@ def _named(snapshot_names: Collection[str]) -> str:
 
 
 def _table(durable: Path, snapshot: str) -> Path | None:
-    """The documents table of a snapshot of texts; None where it, or its manifest, was removed."""
+    """The documents table of a snapshot of texts; None if it or its manifest was removed."""
     if not shards.manifest_path(durable, snapshot).exists():
         return None
     table = table_of(snapshots.read(durable, snapshot), durable)
@@ -161,12 +166,12 @@ def _table(durable: Path, snapshot: str) -> Path | None:
 
 
 def _judged(table: Path, trained: Collection[Path]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Of each validation document, in the order of the shards: its bytes, and whether it, or a document left out as its
-    duplicate, is in the train split of a table of `trained`."""
+    """For each validation document, in the order of the shards: its bytes, and whether it (or a document left out as
+    its duplicate) is in the train split of a table of `trained`."""
     values = {"table": str(table), "trained": [str(path) for path in trained]}
     with warehouse.connect() as connection:
         columns = {name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()}
-        # A table of an older version does not say of which document another one is a duplicate.
+        # The table of an older version does not name the document of which another one is a duplicate.
         query = JUDGED if "because" in columns else JUDGED.replace("SELECT because", "SELECT NULL AS because")
         rows = connection.execute(query, values).fetchnumpy()
     return rows["bytes"], np.asarray(rows["seen"].astype(bool))
@@ -175,7 +180,7 @@ def _judged(table: Path, trained: Collection[Path]) -> tuple[npt.NDArray[Any], n
 def _packed(
     durable: Path, described: shards.TextSnapshot, remains: npt.NDArray[np.bool_], sizes: npt.NDArray[Any]
 ) -> shards.TokenSplit:
-    """The validation split with only the documents that are `remains`; shards that lose none stay as they are."""
+    """The validation split with only the documents in the mask `remains`. Shards that lose none are reused."""
     written = tuple(_kept_shards(durable, described, remains))
     return shards.TokenSplit(
         documents=int(remains.sum()),

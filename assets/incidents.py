@@ -1,7 +1,7 @@
-"""Incidents: an external asset with a partition for each, and the overview of all of them for the morning after.
+"""Incidents: an external asset with a partition for each incident, and an overview of all of them.
 
-What an incident shows is computed from its records (`slipway.resources.trainings.incident_reports`); the sensor
-`incidents` reports it, again when something about it has changed.
+An incident's metadata is computed from its records (`slipway.resources.trainings.incident_reports`). The sensor
+`incidents` reports it, and again after every change.
 """
 
 import json
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 OVERVIEW = dg.AssetKey(["platform", "incidents"])
 ROWS = 50
-"""Of the overview; the latest ones."""
+"""The most incidents on the overview, the latest ones."""
 SHOWN_CHARACTERS = 900
-"""Longer Markdown is hidden behind a click (dagster-webserver 1.13: from 1,000 characters on)."""
+"""The UI hides longer Markdown behind a click (dagster-webserver 1.13: from 1,000 characters on)."""
 COLOURS = ("#d62728", "#ff7f0e", "#bcbd22", "#9467bd", "#17becf", "#1f77b4", "#2ca02c", "#8c564b", "#7f7f7f")
 
 
 def incident_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
-    """The incidents of one lane, a partition for each."""
+    """The incident asset of one recipe, with a partition for each incident."""
     return [
         dg.AssetSpec(
             keys.key(recipe.name, "incident"),
@@ -42,67 +42,68 @@ def incident_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
             kinds={"incident"},
             owners=[recipe.owner],
             description=(
-                "What interrupted the steps of a training: cause, evidence, suspects, what it cost, what was done, "
-                "and whether a person is needed. Reported by the sensor `incidents`."
+                "An interruption of the training: its cause, evidence, suspect nodes or ranks, cost and recovery, and "
+                "whether a person must act. The sensor `incidents` reports it."
             ),
         )
     ]
 
 
 def overview_asset() -> dg.AssetSpec:
-    """All incidents on one page."""
+    """The asset that shows all incidents on one page."""
     return dg.AssetSpec(
         OVERVIEW,
         group_name="platform",
         owners=["team:platform"],
         kinds={"incident"},
-        description="All incidents of the last days on one page: what happened, what it cost, what is to be done.",
+        description="All incidents of the last days on one page: causes, costs, and what a person must do.",
     )
 
 
 def version(report: IncidentReport) -> str:
-    """What a report says, as the data version of its partition."""
+    """The data version of an incident's partition: a hash of its report."""
     return digest.sha256(json.dumps(codec.plain(report), sort_keys=True).encode())[:16]
 
 
 def incident_materialisation(report: IncidentReport, page: str, folder: str) -> dg.AssetMaterialization:
     """The event that shows one incident; `page` is its post-mortem, `folder` has its evidence.
 
-    The UI shows the metadata in this order: what a person asks first comes first.
+    The UI keeps the order of the metadata, so the most important entries come first.
     """
-    lost = {"seconds_lost": report.seconds_lost, "steps_lost": report.steps_lost}
+    entries: dict[str, Any] = {
+        "what_happened": incident_reports.headline(report),
+        "to_be_done": report.todo or "nothing",
+        "state": report.state,
+        "cause": report.cause,
+        "kind": report.kind or "unknown",
+        "nodes": ", ".join(report.nodes) or "not known",
+        "ranks": ", ".join(map(str, report.ranks)) or "not known",
+        "suspects": "; ".join(f"rank {suspect.rank}: {suspect.why}" for suspect in report.suspects) or "none",
+        "kernel": "; ".join(report.kernel) or None,
+        "seconds_lost": report.seconds_lost,
+        "steps_lost": report.steps_lost,
+        "action": report.action,
+        "went_on": incident_reports.went_on(report),
+        "at": dg.MetadataValue.timestamp(report.at),
+        "step": report.step,
+        "resumed_from": report.resumed_from,
+        "noticed_by": report.noticed_by,
+        "training": report.training,
+        "timeline": plots.png_markdown(timeline(report), "seconds lost") if report.seconds else None,
+        "post_mortem": dg.MetadataValue.md(page),
+        "dagster/uri": folder,
+    }
     return dg.AssetMaterialization(
         keys.key(report.recipe, "incident"),
         partition=report.name,
         description=incident_reports.headline(report),
-        metadata={
-            "what_happened": incident_reports.headline(report),
-            "to_be_done": report.todo or "nothing",
-            "state": report.state,
-            "cause": report.cause,
-            "kind": report.kind or "unknown",
-            "nodes": ", ".join(report.nodes) or "not known",
-            "ranks": ", ".join(map(str, report.ranks)) or "not known",
-            "suspects": "; ".join(f"rank {suspect.rank}: {suspect.why}" for suspect in report.suspects) or "none",
-            **({"kernel": "; ".join(report.kernel)} if report.kernel else {}),
-            **{name: value for name, value in lost.items() if value is not None},
-            "action": report.action,
-            "went_on": incident_reports.went_on(report),
-            "at": dg.MetadataValue.timestamp(report.at),
-            "step": report.step,
-            **({"resumed_from": report.resumed_from} if report.resumed_from is not None else {}),
-            "noticed_by": report.noticed_by,
-            "training": report.training,
-            **({"timeline": plots.png_markdown(timeline(report), "seconds lost")} if report.seconds else {}),
-            "post_mortem": dg.MetadataValue.md(page),
-            "dagster/uri": folder,
-        },
+        metadata={name: value for name, value in entries.items() if value is not None},
         tags={"dagster/data_version": version(report)},
     )
 
 
 def timeline(report: IncidentReport) -> "Figure":
-    """Where the seconds of an incident went, one bar from the last step on; steps that are done again come last."""
+    """One bar of the seconds that an incident cost, by bucket, from the last step on. Repeated steps come last."""
     figure = figures.new_figure()
     axes = figure.subplots()
     at = 0.0
@@ -118,15 +119,18 @@ def timeline(report: IncidentReport) -> "Figure":
 
 
 def overview(reports: Sequence[IncidentReport], now: float) -> dg.AssetMaterialization:
-    """The event that shows all incidents on one page, those that wait for a person first."""
+    """The event that shows all incidents on one page; those that wait for a person come first."""
     last = _last_day(reports, now)
     waiting = [report for report in _ordered(reports) if report.state == WAITING]
     metadata: dict[str, Any] = {
         "summary": sentence(reports, now),
-        "to_be_done": dg.MetadataValue.md(_list(waiting, _todo) if waiting else "nothing"),
-        **({"by_cause": _sums(last, lambda report: (report.kind or "unknown",))} if last else {}),
-        **({"by_node": _sums(last, lambda report: report.nodes or ("not known",))} if last else {}),
-        **({"latest": dg.MetadataValue.md(_list(_ordered(last), _line))} if last else {}),
+        "to_be_done": dg.MetadataValue.md(_list(waiting, _todo) or "nothing"),
+    }
+    if last:
+        metadata["by_cause"] = _sums(last, lambda report: (report.kind or "unknown",))
+        metadata["by_node"] = _sums(last, lambda report: report.nodes or ("not known",))
+        metadata["latest"] = dg.MetadataValue.md(_list(_ordered(last), _line))
+    metadata |= {
         "page": dg.MetadataValue.md(overview_page(reports, now)),
         "incidents_of_24_hours": len(last),
         "seconds_lost_in_24_hours": round(sum(report.seconds_lost or 0.0 for report in last), 1),
@@ -142,24 +146,29 @@ def overview(reports: Sequence[IncidentReport], now: float) -> dg.AssetMateriali
 
 
 def overview_version(reports: Sequence[IncidentReport], now: float) -> str:
-    """What the page says, as its data version; another one when an incident becomes older than a day."""
+    """The data version of the overview: a hash of the reports, which also changes as incidents become a day old."""
     lines = sorted(f"{report.name}:{version(report)}:{now - report.at <= DAY}" for report in reports)
     return digest.sha256(" ".join(lines).encode())[:16]
 
 
 def sentence(reports: Sequence[IncidentReport], now: float) -> str:
-    """The first thing that a person reads in the morning."""
+    """A summary of the last day in one sentence."""
     last = _last_day(reports, now)
     waiting, going = (sum(report.state == state for report in reports) for state in (WAITING, RECOVERING))
-    seconds, steps = sum(report.seconds_lost or 0.0 for report in last), sum(report.steps_lost or 0 for report in last)
-    todo = f"{waiting} wait{'s' if waiting == 1 else ''} for a person" if waiting else "nothing is to be done"
-    more = f", {going} recover{'s' if going == 1 else ''} now" if going else ""
+    seconds = sum(report.seconds_lost or 0.0 for report in last)
+    steps = sum(report.steps_lost or 0 for report in last)
+    todo = "nothing is to be done"
+    if waiting:
+        todo = f"{waiting} wait{'s' if waiting == 1 else ''} for a person"
+    more = ""
+    if going:
+        more = f", {going} recover{'s' if going == 1 else ''} now"
     lost = f"{counted(len(last), 'incident')} in 24 hours, {seconds:,.0f} s and {counted(steps, 'step')} lost"
     return f"{lost}; {todo}{more}"
 
 
 def overview_page(reports: Sequence[IncidentReport], now: float) -> str:
-    """All of it as Markdown: in lines that wrap, as the UI cuts off a table that is wider than its window."""
+    """The overview as Markdown, in lines that wrap, because the UI cuts off tables wider than its window."""
     entries = [_entry(report) for report in _ordered(reports)[:ROWS]] or ["There is no incident."]
     return "\n\n".join([f"**{sentence(reports, now)}.**", *entries]) + "\n"
 
@@ -169,7 +178,7 @@ def _last_day(reports: Iterable[IncidentReport], now: float) -> list[IncidentRep
 
 
 def _ordered(reports: Iterable[IncidentReport]) -> list[IncidentReport]:
-    """Those that wait for a person first, then those that recover now, then the latest."""
+    """Sorted by urgency: those that wait for a person, then those that recover now, then the latest."""
     return sorted(reports, key=lambda report: (report.state != WAITING, report.state != RECOVERING, -report.at))
 
 
@@ -187,13 +196,13 @@ def _entry(report: IncidentReport) -> str:
 
 
 def _line(report: IncidentReport) -> str:
-    """The same in one line."""
+    """An incident in one line of Markdown."""
     cost = f"{incident_reports.cost(report)}; {report.state}"
     return f"- {_linked(report)}, {incident_reports.when(report.at)}: {_what(report)}; {cost}"
 
 
 def _todo(report: IncidentReport) -> str:
-    """What a person is to do about an incident."""
+    """One line with the action for a person."""
     return f"- {report.todo} ({_linked(report)}, {report.training}: {_what(report)})"
 
 
@@ -202,7 +211,7 @@ def _what(report: IncidentReport) -> str:
 
 
 def _linked(report: IncidentReport) -> str:
-    """Where it began, as a link to the incident's partition."""
+    """The incident's origin as a link to its partition."""
     path = "/".join(keys.key(report.recipe, "incident").path)
     return (
         f"[{incident_reports.named(report) or report.training}](/assets/{path}?view=partitions&partition={report.name})"
@@ -210,7 +219,7 @@ def _linked(report: IncidentReport) -> str:
 
 
 def _list(reports: Sequence[IncidentReport], line: Callable[[IncidentReport], str]) -> str:
-    """As many lines as the UI shows without a click, and how many more there are."""
+    """As many lines as the UI shows without a click, and the number of the others."""
     lines: list[str] = []
     for entry in map(line, reports):
         if lines and sum(map(len, lines)) + len(entry) > SHOWN_CHARACTERS:
@@ -220,10 +229,12 @@ def _list(reports: Sequence[IncidentReport], line: Callable[[IncidentReport], st
 
 
 def _sums(reports: Iterable[IncidentReport], names: Callable[[IncidentReport], Sequence[str]]) -> str:
-    """How many incidents each name has, and what they cost, the dearest first; one with several names is shared."""
-    counts, seconds = Counter[str](), dict[str, float]()
+    """The number of incidents and the cost by name, the most expensive first. Several names share the cost."""
+    counts = Counter[str]()
+    seconds = dict[str, float]()
     for report in reports:
-        for name in (shared_by := names(report)):
+        shared_by = names(report)
+        for name in shared_by:
             counts[name] += 1
             seconds[name] = seconds.get(name, 0.0) + (report.seconds_lost or 0.0) / len(shared_by)
     ordered = sorted(counts, key=lambda name: -seconds[name])

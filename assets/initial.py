@@ -1,7 +1,7 @@
-"""Initial weights of a recipe: the folder in which they lie, and the digest that must be found there.
+"""Locates the initial weights of a recipe: their folder and the digest that they must have.
 
-They are located before a training is proposed, so that its id covers the weights and whatever does not fit is reported
-before anything runs. An alias is read at that moment; the training keeps the version that it then named.
+This happens before a training is proposed, so that its id covers the weights, and weights that do not fit are reported
+before anything runs. An alias is resolved at that moment, and the training keeps the resolved version.
 """
 
 from pathlib import Path
@@ -24,20 +24,18 @@ Recipe = TypeVar("Recipe", bound=TrainingRecipe)
 
 
 def with_initial_weights(recipe: Recipe, snapshot: str, tiers: Tiers, tracking: Tracking) -> Recipe:
-    """`recipe` with the folder and the digest of its initial weights; itself when it draws its weights.
+    """`recipe` with the folder and the digest of its initial weights; unchanged if it initialises them at random.
 
-    Raises ValueError for weights that are not there, are others than the recipe says, or do not fit the recipe's
-    model or the snapshot's vocabulary, with the numbers that do not fit.
+    Raises ValueError for weights that do not exist, have another digest than the recipe says, or do not fit the
+    recipe's model or the snapshot's vocabulary, with the numbers that do not fit.
     """
     if not isinstance(recipe, ModelRecipe) or recipe.init is None:
         return recipe
     try:
         init = _located(recipe.init, tiers, tracking)
         described_snapshot = snapshots.read(tiers.durable_path, snapshot)
-        described, data = (
-            contents.tokenizer(described_snapshot),
-            contents.data(described_snapshot, recipe.model, recipe.batch.length),
-        )
+        described = contents.tokenizer(described_snapshot)
+        data = contents.data(described_snapshot, recipe.model, recipe.batch.length)
         initial.check_fit(init.layout, Path(init.folder), recipe.model, described, data)
         if init.layout == "huggingface" and described is not None:
             _check_tokenizer(Path(init.folder), described, tiers)
@@ -47,13 +45,14 @@ def with_initial_weights(recipe: Recipe, snapshot: str, tiers: Tiers, tracking: 
 
 
 def _located(init: InitSection, tiers: Tiers, tracking: Tracking) -> InitSection:
-    """`init` as a folder and its digest."""
+    """`init` with its source resolved to a folder and a digest."""
     if init.model is not None:
         folder, recorded = _registered(init, init.model, tiers, tracking)
     elif init.checkpoint is not None and not init.checkpoint.startswith("/"):
         folder, recorded = _committed(init.checkpoint, tiers)
     else:
-        folder, recorded = Path(init.folder), None
+        folder = Path(init.folder)
+        recorded = None
     actual = initial.digest_of(init.layout, folder)
     for expected in (recorded, init.digest):
         if expected not in (None, actual):
@@ -76,12 +75,12 @@ def _registered(init: InitSection, model: str, tiers: Tiers, tracking: Tracking)
     if model not in known:
         raise ValueError(f"found no registered model {model}, expected one of {', '.join(known) or '(there is none)'}")
     if version is None or not {FOLDER_TAG, MANIFEST_TAG} <= set(version.tags):
-        raise ValueError(f"model {model}: found no {named} that is one of our checkpoints")
+        raise ValueError(f"model {model}: found no {named}, expected a version that Slipway registered")
     return tiers.durable_path / version.tags[FOLDER_TAG], version.tags[MANIFEST_TAG]
 
 
 def _version_of(init: InitSection, model: str, registry: Registry, tiers: Tiers) -> Version | None:
-    """The version that `init` names. The champion is the one promoted last, wherever MLflow's alias was moved to."""
+    """The version that `init` names. The champion is the last promoted version, even if MLflow's alias was moved."""
     if init.version is not None:
         return registry.version(model, init.version)
     if init.moving_alias == CHAMPION:
@@ -101,9 +100,10 @@ def _committed(checkpoint: str, tiers: Tiers) -> tuple[Path, str | None]:
 
 
 def _check_tokenizer(folder: Path, described: TokenizerRecord, tiers: Tiers) -> None:
-    """Raises ValueError when a model comes with a tokenizer that gives other ids than the snapshot's."""
+    """Raises ValueError if the model has a tokenizer with other ids than the snapshot's."""
     path = folder / huggingface.TOKENIZER
     if not path.exists():
         return
-    if fault := vocabulary.difference(regular_file.read(path), tokenizer.read(tiers.durable_path, described.sha256)):
-        raise ValueError(f"{path}: another tokenizer than the snapshot's: {fault}")
+    fault = vocabulary.difference(regular_file.read(path), tokenizer.read(tiers.durable_path, described.sha256))
+    if fault:
+        raise ValueError(f"{path}: the tokenizer differs from the snapshot's: {fault}")

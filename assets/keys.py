@@ -1,7 +1,7 @@
-"""Names in the asset graph: lanes, asset keys, partitions. One place, so that assets and sensors agree.
+"""Names in the asset graph: asset keys, partition keys and tags, which assets and sensors share.
 
-A key begins with the lane of its recipe, or of its registered model (`slipway.recipes.asset_prefix`). Partition keys:
-a node's name for staged shards, a training's id, ``<training>.<step>`` for its checkpoints and evaluations,
+An asset key begins with the asset prefix of its recipe or registered model (`slipway.recipes.asset_prefix`). Partition
+keys: a node's name for staged shards, a training's id, ``<training>.<step>`` for its checkpoints and evaluations,
 ``<training>.<incarnation>.<generation>[.<step>[.<number>]]`` for its incidents, ``<sweep>.<n>`` for trials.
 """
 
@@ -14,21 +14,21 @@ from slipway.recipes import asset_prefix
 NODES = dg.DynamicPartitionsDefinition(name="nodes")
 PREFLIGHT = dg.AssetKey(["platform", "preflight"])
 DIAGNOSES_TAG = "slipway/diagnoses"
-"""On a run that diagnoses a node: the node."""
+"""Tag of a run that diagnoses a node; its value is the node."""
 BISECTS_TAG = "slipway/bisects"
-"""On a run that bisects nodes: the incident after which it does."""
+"""Tag of a run that bisects nodes; its value is the incident that caused it."""
 TRAINING_TAG = "slipway/training"
 NAME_TAG = "slipway/name"
-"""On a run of a training, its name for people (`slipway.resources.trainings.naming`)."""
+"""Tag of a training's run: the training's display name (`slipway.resources.trainings.naming`)."""
 SWEEP_TAG = "slipway/sweep"
 SHOWS_TAG = "slipway/shows"
-"""On a run that only shows a training: such a run does not want the training itself."""
+"""Tag of a run that only shows a training and does not request it."""
 LIFE_TAG = "slipway/life"
-"""On a run of a training, the life that it last saw: to cancel the run ends that life, and no later one."""
+"""Tag of a training's run: the desired generation that it last saw. Cancelling the run ends only that one."""
 
 
 def lane(name: str) -> str:
-    """The lane of a recipe or of a registered model: the first part of its assets' keys."""
+    """The asset prefix of a recipe or a registered model: the first part of its assets' keys."""
     return asset_prefix.lane(name)
 
 
@@ -54,7 +54,7 @@ def trial_partitions(recipe: str) -> dg.DynamicPartitionsDefinition:
 
 
 def add_partition(instance: dg.DagsterInstance, partitions: dg.DynamicPartitionsDefinition, key: str) -> None:
-    """Make the partition known; it may be known already."""
+    """Add a dynamic partition unless it exists."""
     assert partitions.name is not None
     instance.add_dynamic_partitions(partitions.name, [key])
 

@@ -1,7 +1,7 @@
-"""Measurement of checkpoints: small ones in one process beside this one, large ones by jobs on the ranks they need.
+"""Measures checkpoints: small ones in a helper process, large ones in jobs with as many ranks as they need.
 
-Both run `slipway.trainer.evaluate`, and find the same. A job outlives this process: whoever wants the same measurement
-adopts it. A checkpoint's job depends on nothing but the checkpoint and the text that it is measured on.
+Both run `slipway.trainer.evaluate`, with the same result. A job outlives this process, and the next request for the
+same measurement adopts it. The identity of a job consists only of the checkpoint and its evaluation text.
 """
 
 import sys
@@ -38,12 +38,12 @@ from slipway.trainer.record.scores import FORMAT, Score, Scores
 
 SPLIT = "validation"
 NO_OPTIONS: Mapping[str, Any] = {}
-"""What is asked of a measurement of the split as a whole, beside the split."""
+"""The options of a measurement of the split as a whole."""
 
 
 @dataclass(frozen=True)
 class MeasuredSource:
-    """A tier that a checkpoint is restored from to be measured."""
+    """A tier from which to restore a checkpoint before it is measured."""
 
     locations: Sequence[str]
     """The folder or URL of the tier; several for the NVMe folders of nodes."""
@@ -55,59 +55,76 @@ class MeasuredSource:
 
 
 @dataclass(frozen=True)
+class MeasurementJob:
+    """One checkpoint to measure in a job."""
+
+    snapshot: str
+    commit: Commit
+    policy: RunPolicy
+    sized: CheckpointSize
+    cause: str = ""
+    """Distinguishes measurements of the same checkpoint."""
+    source: MeasuredSource | None = None
+    """The tier from which the job restores the checkpoint; None if it is on the durable tier."""
+    options: Mapping[str, Any] = field(default_factory=lambda: NO_OPTIONS)
+
+
+@dataclass(frozen=True)
 class Measuring:
     """Measures checkpoints on the validation split of a snapshot."""
 
     tiers: Tiers
     compute: Compute
     say: Say = field(default=lambda _: None)
-    """Called with how far a job is, for a person."""
+    """Called with the progress of a job, in words."""
     cancelled: Callable[[], bool] = field(default=lambda: False)
-    """Whether whoever asked does not want it any more; asked when this process is interrupted."""
+    """Whether the request was cancelled; called when this process is interrupted."""
 
     def measure(self, snapshot: str, commits: Sequence[Commit], policy: RunPolicy, cause: str = "") -> Iterator[Score]:
-        """Measure commits on the durable tier: first all small ones, in one process; then each other one, by its job.
+        """Measure commits on the durable tier: first all small ones in one process, then each large one in a job.
 
-        `cause` makes it another measurement. Raises dg.Failure, which names the log of a job that failed.
+        A different `cause` is a different measurement. Raises dg.Failure, with the log's place, if a job fails.
         """
         alone = [commit for commit in commits if self._rank_places(commit, policy) is None]
         if alone:
             yield from self._in_process(snapshot, alone)
         for commit in commits:
             if commit not in alone:
-                yield self._by_job(snapshot, commit, policy, cause)
+                yield self._by_job(MeasurementJob(snapshot, commit, policy, self._sized(commit), cause))
 
     def measure_each(self, snapshot: str, commit: Commit, policy: RunPolicy, calibrated: int | None = None) -> Score:
-        """Measure a commit on the durable tier on every document (or sample) of a split alone.
+        """Measure a commit on the durable tier on every document (or sample) of a split separately.
 
-        Its calibration is that of the first `calibrated` of them, of all for None. Raises dg.Failure, which names the
-        log of a job that failed.
+        The calibration uses the first `calibrated` of them, or all for None. Raises dg.Failure, with the log's place,
+        if a job fails.
         """
-        options = {"each": True} | ({} if calibrated is None else {"calibrated": calibrated})
+        options: dict[str, Any] = {"each": True}
+        if calibrated is not None:
+            options["calibrated"] = calibrated
         if self._rank_places(commit, policy) is None:
             [score] = self._in_process(snapshot, [commit], options=options)
             return score
-        return self._by_job(snapshot, commit, policy, "", options=options)
+        return self._by_job(MeasurementJob(snapshot, commit, policy, self._sized(commit), options=options))
 
     def measure_restored(
         self, snapshot: str, commit: Commit, policy: RunPolicy, source: MeasuredSource, cause: str
     ) -> Score:
-        """Measure a copy that is restored from a tier: every byte of the copy is verified.
+        """Measure a copy restored from a tier, every byte of which is verified.
 
         Raises dg.Failure, DamagedCheckpoint and TierUnavailable.
         """
         sized = size.of_checkpoint(source.tier(), commit)
         if self._rank_places_for(sized, commit, policy) is not None:
-            return self._by_job(snapshot, commit, policy, cause, source, sized)
+            return self._by_job(MeasurementJob(snapshot, commit, policy, sized, cause, source))
         with scratch.folder("slipway-restore-drill") as folder:
             copying.fetch(source.tier(), commit.folder, commit.manifest, folder / commit.folder)
             [score] = self._in_process(snapshot, [commit], folder)
         return score
 
     def _rank_places(self, commit: Commit, policy: RunPolicy) -> RankPlaces | None:
-        """Where the job of a commit runs; None for one process, which also says what is wrong with a damaged one."""
+        """The ranks for a commit's job; None to use one process, which also reports the fault of a damaged commit."""
         try:
-            sized = size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
+            sized = self._sized(commit)
         except (DamagedCheckpoint, ValueError):
             return None
         except TierUnavailable as error:
@@ -126,20 +143,13 @@ class Measuring:
         except ValueError as error:
             raise dg.Failure(f"checkpoint {commit.name}: {error}") from None
 
-    def _by_job(
-        self,
-        snapshot: str,
-        commit: Commit,
-        policy: RunPolicy,
-        cause: str,
-        source: MeasuredSource | None = None,
-        sized: CheckpointSize | None = None,
-        options: Mapping[str, Any] = NO_OPTIONS,
-    ) -> Score:
+    def _sized(self, commit: Commit) -> CheckpointSize:
+        return size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
+
+    def _by_job(self, measurement: MeasurementJob) -> Score:
         """The score of one checkpoint, from a job."""
-        sized = sized or size.of_checkpoint(FolderTier(self.tiers.durable_path), commit)
         jobs = self.compute.short_jobs(self.tiers)
-        job = self._job(snapshot, commit, policy, cause, source, sized, options)
+        job = self._job(measurement)
         try:
             result = jobs.run(job, self.say)
         except ShortJobFailed as error:
@@ -150,32 +160,26 @@ class Measuring:
             raise
         [score] = codec.build(Scores, result).scores
         if score.damaged:
-            jobs.forget(job)  # it may be mended: then it is measured again
+            jobs.forget(job)  # a repaired checkpoint must be measured again
         return score
 
-    def _job(
-        self,
-        snapshot: str,
-        commit: Commit,
-        policy: RunPolicy,
-        cause: str,
-        source: MeasuredSource | None,
-        sized: CheckpointSize,
-        options: Mapping[str, Any],
-    ) -> ShortJob:
-        rank_places = self._rank_places_for(sized, commit, policy)
+    def _job(self, measurement: MeasurementJob) -> ShortJob:
+        commit = measurement.commit
+        policy = measurement.policy
+        rank_places = self._rank_places_for(measurement.sized, commit, policy)
         assert rank_places is not None
-        profile, request = self.compute.hardware, self._request(snapshot, [commit], options=options)
-        config = evaluating.configuration(sized.settings, evaluation_of(policy), rank_places.ranks)
+        profile = self.compute.hardware
+        request = self._request(measurement.snapshot, [commit], options=measurement.options)
+        config = evaluating.configuration(measurement.sized.settings, evaluation_of(policy), rank_places.ranks)
         request["config"] = with_fabric(resolved.dump(config), profile.fabric if profile else "")
-        if source is not None:
-            request["source"] = list(source.locations)
+        if measurement.source is not None:
+            request["source"] = list(measurement.source.locations)
         about: dict[str, Any] = {"folder": commit.folder, "manifest": commit.manifest}
-        about |= {"snapshot": snapshot, "split": SPLIT, **options}
+        about |= {"snapshot": measurement.snapshot, "split": SPLIT, **measurement.options}
         return ShortJob(
             kind="evaluate",
             about=f"checkpoint {commit.folder}",
-            identity={**about, "cause": cause, "source": request.get("source", [])},
+            identity={**about, "cause": measurement.cause, "source": request.get("source", [])},
             command=("python", "-P", "-m", "slipway.trainer.evaluate"),
             request=request,
             nodes=rank_places.nodes,
@@ -207,12 +211,13 @@ class Measuring:
         root: Path | None = None,
         options: Mapping[str, Any] = NO_OPTIONS,
     ) -> list[Score]:
-        """Run the evaluator over commits, in one process; their folders lie in `root`, by default the durable tier.
+        """Run the evaluator over commits, in one process. Their folders are in `root`, by default the durable tier.
 
-        Raises dg.Failure with the end of what it printed.
+        Raises dg.Failure with the end of its output.
         """
         with scratch.folder("slipway-evaluation") as folder:
-            request, output = folder / "request.json", folder / "scores.json"
+            request = folder / "request.json"
+            output = folder / "scores.json"
             codec.replace(request, {**self._request(snapshot, commits, root, options), "output": str(output)})
             command = [sys.executable, "-P", "-m", "slipway.trainer.evaluate", str(request)]
             try:
@@ -225,16 +230,16 @@ class Measuring:
 
 
 def evaluation_of(policy: RunPolicy) -> Evaluation:
-    """The section `evaluation` of a training's terms; those of an earlier version have none."""
+    """The section `evaluation` of a training's run policy; the defaults if an earlier version wrote the policy."""
     return codec.build(Evaluation, policy.operation.get("evaluation", {}), "evaluation")
 
 
 def in_a_run(
     context: dg.AssetExecutionContext | dg.AssetCheckExecutionContext, tiers: Tiers, compute: Compute
 ) -> Measuring:
-    """What measures for a run of Dagster: its log has the jobs' progress, and cancelling the run stops them.
+    """Measuring for a Dagster run: its log shows the jobs' progress, and cancelling it stops them.
 
-    A run that is only interrupted (its pod was evicted) leaves its job to the next run, which adopts it.
+    A run that is only interrupted (by an eviction of its pod) leaves its job to the next run, which adopts it.
     """
 
     def cancelled() -> bool:

@@ -1,6 +1,6 @@
-"""The model card: a registered version in words, rendered from its record and the gate's judgement.
+"""The model card: a description of a registered version, rendered from its record and the gate's judgement.
 
-It says nothing that is not on record; what is not known is listed.
+It contains only recorded facts, and lists the fields that are unknown.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,14 +11,15 @@ from slipway.resources.promotions.model_record import FIELDS, ModelRecord
 from slipway.resources.promotions.promotion import Judgement, Promotion
 
 LONGEST = 300
-"""Characters of a value in a table; longer ones are cut."""
+"""The most characters of a value in a table."""
 
 
 def of(record: ModelRecord, judgement: Judgement | None, promotions: list[Promotion] | None = None) -> str:
     """The card in Markdown."""
     lines = [f"# {record.model}", "", _in_short(record), ""]
     for section in FIELDS:
-        if values := getattr(record, section):
+        values = getattr(record, section)
+        if values:
             lines += [f"## {section.capitalize()}", "", *_table(values), ""]
     if judgement is not None:
         lines += ["## Judgement", "", *_judged(judgement), ""]
@@ -29,8 +30,10 @@ def of(record: ModelRecord, judgement: Judgement | None, promotions: list[Promot
 
 
 def _in_short(record: ModelRecord) -> str:
-    """What it is, in a sentence."""
-    data, outcome, state = record.data, record.outcome, record.state
+    """A summary of the model in a sentence."""
+    data = record.data
+    outcome = record.outcome
+    state = record.state
     bits = outcome.get("bits_per_byte")
     reached = f"{bits:.4g} bits per byte" if bits else f"loss {outcome['loss']:.4g}" if outcome.get("loss") else ""
     size = f"{state['bytes'] / 1e6:,.1f} MB on disk" if state.get("bytes") else ""
@@ -44,7 +47,7 @@ def _table(values: Mapping[str, Any]) -> list[str]:
 
 
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Each known value with its path: a section in a section has no cell of its own, and nothing is cut out of it."""
+    """Each known value with its path. Nested sections are flattened, because a long cell would be cut."""
     match value:
         case Mapping():
             for key, inner in value.items():
@@ -78,7 +81,7 @@ def _judged(judgement: Judgement) -> list[str]:
 
 
 def _check(name: str, passed: bool, own: Mapping[str, Any]) -> str:
-    """One check with what it compared."""
+    """One check with the values that it compared."""
     compared = ", ".join(f"{key} {_cell(value)}" for key, value in _leaves("", {**own, "note": ""}))
     why = "; ".join(filter(None, (str(own.get("note", "")), compared)))
     return f"{name}: {'passed' if passed else 'not passed'}{f' ({why})' if why else ''}"

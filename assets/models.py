@@ -1,9 +1,8 @@
-"""Models: the best checkpoint of a training as candidate, and the champion that it becomes when the checks pass.
+"""Models: the best checkpoint of a training becomes the candidate, and the champion if its checks pass.
 
-`slipway.assets.promotion.gate` judges the candidate; what it finds is shown as checks, one with a picture of the
-interval, and is the record that the promotion needs. Materialising the champion therefore promotes nothing that did
-not pass. In a run that has judged the candidate too, a rejection is no failure: the champion's partition says why there
-is none.
+`slipway.assets.promotion.gate` judges the candidate. Its findings appear as checks, one with a picture of the
+interval, and as the record that the promotion requires, so materialising the champion promotes only a candidate that
+passed. If one run judges and promotes, a rejection is not a failure: the champion's partition shows the reason.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,8 +33,9 @@ from slipway.trainer.record.scores import Score
 
 
 def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list[dg.AssetsDefinition]:
-    """Candidate and champion of one lane, a partition for each training; `suites` are the recipes of suites by name."""
-    group, partitions = keys.lane(recipe.name), keys.training_partitions(recipe.name)
+    """Candidate and champion of one recipe, with a partition for each training; `suites` are the suites' recipes."""
+    group = keys.lane(recipe.name)
+    partitions = keys.training_partitions(recipe.name)
     candidate_key = keys.key(recipe.name, "candidate")
     measured_on = [keys.key(recipe.suite, "suite")] if recipe.suite else []
 
@@ -60,8 +60,9 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
             for name, text in CHECKS.items()
         ],
         description=(
-            "The training's best checkpoint on the validation split, registered in MLflow by reference with its whole "
-            "lineage: snapshot, tokenizer, code revision, configuration, checkpoint manifest."
+            "The training's best checkpoint on the validation split, registered in MLflow with its lineage: snapshot, "
+            "tokenizer, code revision, configuration and checkpoint manifest. Materialise it to register the "
+            "checkpoint and run the checks that compare it with the champion."
         ),
     )
     def candidate(
@@ -84,13 +85,14 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
         except ValueError as error:
             raise dg.Failure(f"{facts.id}: its candidate cannot be judged: {error}") from None
         record = model_record.read(tiers.durable_path, gate.model, commit.manifest) or record
+        page = tracking.pages.of_run(run)
         yield dg.MaterializeResult(
             metadata={
                 "version": version.number,
                 "step": commit.step,
                 **score.coded,
                 **tags,
-                **({"mlflow": dg.MetadataValue.url(page)} if (page := tracking.pages.of_run(run)) else {}),
+                **({"mlflow": dg.MetadataValue.url(page)} if page else {}),
                 "not_known": ", ".join(model_record.not_known(record)) or "nothing",
                 "model_card": dg.MetadataValue.md(model_card.of(record, judgement)),
             },
@@ -106,10 +108,10 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
         kinds={"mlflow"},
         op_tags=pods.tags("model", recipe.placement.steps.get("model")),
         owners=[recipe.owner],
-        output_required=False,  # a candidate that is rejected becomes none
+        output_required=False,  # a rejected candidate becomes no champion
         description=(
-            "The registered version that is served: the candidate that passed its checks, with the evidence. Of a "
-            "training whose candidate was rejected, the newest event says why."
+            "The model version in production. Materialise it to promote the training's candidate, which must have "
+            "passed its checks; if the candidate was rejected, the newest event says why."
         ),
     )
     def champion(
@@ -121,12 +123,13 @@ def model_assets(recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe]) -> list
         version = gate.registry.find(gate.model, commit.manifest)
         if version is None:
             raise dg.Failure(f"{facts.id}: its best checkpoint is not registered: materialise its candidate first")
-        by, judgement = identity.of_run(context.run), gate.promotions.judged(version.manifest)
+        by = identity.of_run(context.run)
+        judgement = gate.promotions.judged(version.manifest)
         judges = judgement is not None and judgement.by == by
         try:
             promotion = gate.promote(version, by, "it passed its checks")
         except NotPromoted as error:
-            if not judges or isinstance(error, NotAPromoter):  # a person wants this one, and does not get it
+            if not judges or isinstance(error, NotAPromoter):  # a person asked for this promotion, so the run fails
                 raise dg.Failure(str(error)) from None
             yield _rejection(context, str(error))
             return
@@ -154,7 +157,7 @@ ALL = dg.AllPartitionMapping()
 
 
 def lineage(facts: TrainingFacts, commit: Commit, score: Score, revision: str) -> dict[str, str]:
-    """The tags of a registered version: where it came from."""
+    """The tags of a registered version, which record its origin."""
     specification = facts.specification
     return {
         MANIFEST_TAG: commit.manifest,
@@ -171,7 +174,7 @@ def lineage(facts: TrainingFacts, commit: Commit, score: Score, revision: str) -
 
 
 def _rejection(context: dg.AssetExecutionContext, why: str) -> dg.AssetObservation:
-    """That a candidate did not become the champion: no failure, but what the partition shows."""
+    """The event that shows why a candidate did not become the champion, which is not a failure."""
     context.log.warning(why)
     return dg.AssetObservation(
         context.asset_key, partition=context.partition_key, description=why, metadata={"not_the_champion": why}
@@ -186,10 +189,14 @@ def _best(facts: TrainingFacts) -> tuple[Commit, Score]:
 
 
 def _checks(judgement: Judgement, asset: dg.AssetKey) -> Iterator[dg.AssetCheckResult]:
-    """What the gate found, as the results of the candidate's checks."""
-    note = judgement.undecided or ("" if judgement.champion else "there is no champion yet")
+    """The gate's findings as results of the candidate's checks."""
+    note = judgement.undecided
+    if not note and not judgement.champion:
+        note = "there is no champion yet"
     common = {name: value for name, value in judgement.figures.items() if name != "checks" and value is not None}
-    common |= {"inputs": dg.MetadataValue.json(dict(judgement.inputs)), **({"note": note} if note else {})}
+    common["inputs"] = dg.MetadataValue.json(dict(judgement.inputs))
+    if note:
+        common["note"] = note
     for name, passed in judgement.checks.items():
         own = {key: value for key, value in judgement.figures["checks"].get(name, {}).items() if value is not None}
         metadata = {**common, **{key: _metadata_value(value) for key, value in own.items()}}
@@ -199,10 +206,12 @@ def _checks(judgement: Judgement, asset: dg.AssetKey) -> Iterator[dg.AssetCheckR
 
 
 def _metadata_value(value: Any) -> Any:
-    return dg.MetadataValue.json(value) if isinstance(value, dict | list) else value
+    if isinstance(value, dict | list):
+        return dg.MetadataValue.json(value)
+    return value
 
 
 def _interval(own: Mapping[str, Any], unit: str) -> dg.MarkdownMetadataValue:
-    """The paired difference with its interval, beside the margin that its upper end must stay below."""
+    """A plot of the paired difference with its interval, and of the margin that must exceed the upper end."""
     difference = own["difference"], own["interval_low"], own["interval_high"]
     return plots.interval(*difference, own["margin"], f"candidate less champion, {unit} (left is better)")

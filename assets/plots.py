@@ -1,4 +1,4 @@
-"""Plots as the UI shows them: a small PNG inside Markdown, stored with the event it belongs to."""
+"""Plots for the UI: a small PNG inside Markdown, stored with its event."""
 
 import base64
 import itertools
@@ -9,30 +9,30 @@ import dagster as dg
 
 from slipway.assets.figures import new_figure, small_png
 
-if TYPE_CHECKING:  # matplotlib takes a second to import: only the steps that draw pay it
+if TYPE_CHECKING:  # matplotlib takes a second to import, so only the functions that draw import it
     from matplotlib.figure import Figure
 
 COLOURS = (
     "#2e7d32", "#a5d6a7", "#80cbc4", "#4fc3f7", "#1565c0", "#e53935", "#b71c1c", "#fb8c00", "#6d4c41", "#ffca28",
     "#fff176", "#ce93d8", "#9575cd", "#7986cb", "#f48fb1", "#ad1457", "#90a4ae", "#cfd8dc",
 )  # fmt: skip
-"""Of layers: greens and blues for what is productive, warm colours for what is lost."""
+"""Colours of layers: greens and blues for productive time, warm colours for lost time."""
 MOST_POINTS = 200
-"""Of a line: a longer one is drawn through the means of as many neighbours as it takes."""
+"""The most points of a line; longer series are averaged over neighbours."""
 
 
 def png_markdown(figure: "Figure", title: str) -> dg.MarkdownMetadataValue:
-    """A figure as Markdown with the PNG inside, coarser where it would be too large for the event log."""
+    """A figure as Markdown with a PNG inside, at a lower resolution if it is too large for the event log."""
     return png(small_png(figure), title)
 
 
 def png(data: bytes, title: str) -> dg.MarkdownMetadataValue:
-    """A PNG as Markdown; it should have no more than `slipway.assets.figures.MOST_BYTES`."""
+    """A PNG as Markdown. It should not exceed `slipway.assets.figures.MOST_BYTES`."""
     return dg.MetadataValue.md(f"![{title}](data:image/png;base64,{base64.b64encode(data).decode()})")
 
 
 def length_histogram(lengths: Sequence[tuple[int, int]]) -> dg.MarkdownMetadataValue:
-    """Documents by length; `lengths` are pairs (bytes from which a bin counts, a power of two; documents in it)."""
+    """Documents by length; `lengths` are pairs (a bin's lower bound in bytes, a power of two; its documents)."""
     counts = dict(lengths)
     powers = [shortest.bit_length() - 1 for shortest in counts]
     bins = [2**power for power in range(min(powers), max(powers) + 1)] if powers else []
@@ -53,7 +53,7 @@ def _size(count: int) -> str:
 
 
 def curve(series: Mapping[str, Sequence[tuple[int, float]]], x: str, y: str) -> dg.MarkdownMetadataValue:
-    """Lines of (x, y) points by label, one plot."""
+    """One plot of lines, each a list of (x, y) points, by label."""
     return png_markdown(curve_figure(series, x, y), f"{y} by {x}")
 
 
@@ -72,7 +72,7 @@ def curve_figure(series: Mapping[str, Sequence[tuple[int, float]]], x: str, y: s
 
 
 def thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
-    """At most `MOST_POINTS` points: the means of neighbours, each at the last of their x."""
+    """At most `MOST_POINTS` points: means of neighbours, each at the last x of its group."""
     every = -(-len(points) // MOST_POINTS)
     if every <= 1:
         return points
@@ -81,7 +81,7 @@ def thinned(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
 
 
 def interval(mean: float, low: float, high: float, limit: float, x: str) -> dg.MarkdownMetadataValue:
-    """A figure with its interval, beside zero and the limit that its upper end must stay below."""
+    """A plot of a mean with its interval, of zero, and of the limit that must exceed the upper end."""
     figure = new_figure((6.4, 1.6))
     axes = figure.subplots()
     axes.errorbar([mean], [0], xerr=[[mean - low], [high - mean]], fmt="o", capsize=6, color=COLOURS[4])
@@ -93,7 +93,7 @@ def interval(mean: float, low: float, high: float, limit: float, x: str) -> dg.M
 
 
 def stacked(edges: Sequence[float], layers: Mapping[str, Sequence[float]], x: str, y: str) -> dg.MarkdownMetadataValue:
-    """Layers on top of one another, by label: the height of each between two edges, one fewer than there are edges."""
+    """A stacked plot of layers by label; each has one height for every interval between two edges."""
     figure = new_figure()
     axes = figure.subplots()
     below = [0.0] * (len(edges) - 1)

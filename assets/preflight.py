@@ -1,8 +1,8 @@
-"""Preflight: what a node's hardware gives beside what it should, a partition a node; the history is that of the node.
+"""Preflight: compares the measured performance of a node's hardware with its reference; one partition per node.
 
-On a node in quarantine it is the diagnosis, and on one that joins the fleet the condition for its first work: without
-a fault the node works, on probation; with one it goes to repair. On any other node it only measures, and a fault makes
-the node a suspect. Each leaves a record of its verdict (`slipway.resources.fleet.health.preflights`).
+For a node in quarantine it is the diagnosis, and for a node that joins the fleet the condition for its first work:
+without a fault the node works, on probation; with a fault it goes to repair. On any other node it only measures, and a
+fault makes the node a suspect. Each preflight records its verdict (`slipway.resources.fleet.health.preflights`).
 """
 
 import time
@@ -20,11 +20,13 @@ from slipway.trainer.node_task import PreflightTask, Result
 
 
 class PreflightConfig(dg.Config):
-    """How long is measured, and what should be reached."""
+    """The duration of the measurement, and the reference values."""
 
-    seconds: float = Field(default=9.0, gt=0, description="How long to measure")
-    disk_size: str = Field(default="512M", description="Bytes of the file on the NVMe, such as 512M or 4G")
-    expect: list[str] = Field(default=[], description="What lines should give, as NAME=VALUE: disk read=7")
+    seconds: float = Field(default=9.0, gt=0, description="Duration of the measurement, in seconds")
+    disk_size: str = Field(default="512M", description="Size of the test file on the NVMe, such as 512M or 4G")
+    expect: list[str] = Field(
+        default=[], description="Expected values of measurements, as NAME=VALUE, such as disk read=7"
+    )
 
 
 @dg.asset(
@@ -35,14 +37,16 @@ class PreflightConfig(dg.Config):
     owners=["team:platform"],
     kinds={"preflight"},
     description=(
-        "What a node's hardware gives beside what it should. The sensor node_health requests it for a node in "
-        "quarantine, whose diagnosis it is, and, where the settings say so, for one that joins and after incidents."
+        "Measures a node's hardware and compares it with the expected values. The sensor node_health requests it to "
+        "diagnose a node in quarantine and, if the settings say so, for new nodes and after incidents; materialise it "
+        "to test a node at any time."
     ),
 )
 def preflight(
     context: dg.AssetExecutionContext, config: PreflightConfig, tiers: Tiers, compute: Compute
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    node, door = context.partition_key, compute.node_health(tiers)
+    node = context.partition_key
+    door = compute.node_health(tiers)
     who = f"preflight (run {context.run.run_id[:8]})"
     answers = tuple(evidence.id for evidence in (door.begin_diagnosis(node, who) or door.register.of(node)).evidence)
     task = PreflightTask(
@@ -56,8 +60,9 @@ def preflight(
     done = on_nodes.run(context, compute, tiers, {node: task}, compute.diagnosis(tiers))[node]
     if done.failure:
         door.fail_diagnosis(node, done.failure, who)
-        raise dg.Failure(f"{node}: nothing is known of its hardware: {done.failure}")
-    fault_summary, verdict = faults(done.result), done.result["verdict"]
+        raise dg.Failure(f"{node}: its hardware could not be measured: {done.failure}")
+    fault_summary = faults(done.result)
+    verdict = done.result["verdict"]
     door.preflights.add(
         PreflightRecord(node, context.run.run_id, verdict, fault_summary, time.time(), rates(done.result), answers)
     )
@@ -66,13 +71,13 @@ def preflight(
 
 
 def faults(result: Result) -> str:
-    """The faulty findings of a preflight in one line; empty where nothing is faulty."""
+    """The faulty findings of a preflight in one line; empty if there are none."""
     faulty = [finding for finding in result["findings"] if finding["verdict"] == "faulty"]
     return "; ".join(f"{finding['name']}: {finding['note'] or _measured_text(finding)}" for finding in faulty)
 
 
 def rates(result: Result) -> dict[str, float]:
-    """What was measured by the second, by line with its unit."""
+    """The measured rates (per second), by name and unit."""
     return {
         f"{finding['name']}, {finding['unit']}": finding["value"]
         for finding in result["findings"]

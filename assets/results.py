@@ -1,9 +1,8 @@
-"""Results: what Dagster shows of a finished training, once for its exit record, whoever shows it.
+"""Results: reports a finished training to Dagster, exactly once.
 
-The run that waits for a training shows its result, and the job watch does when no run is left to do so. A run that was
-taken for dead may wake up, and two runs may wait for one training: so all write the result here, one after the other,
-and the second finds that the event log has it. The lock only keeps them apart for the moment of writing; what was
-shown, the event log says.
+The run that waits for a training reports its result, or the job watch if no run is left. A run that was considered dead
+may wake up, and two runs may wait for one training. So every writer takes a lock here and first checks whether the
+event log already has the result. The lock only separates the writers; the event log is the record.
 """
 
 import contextlib
@@ -36,9 +35,9 @@ POLL_SECONDS = 0.1
 
 @contextlib.contextmanager
 def showing(instance: dg.DagsterInstance, facts: TrainingFacts) -> Iterator[bool]:
-    """Whether the result of a training that has succeeded is to be shown now, by nobody else meanwhile.
+    """Hold the lock and yield whether the result of a succeeded training still has to be reported.
 
-    Raises Unavailable when another process has been showing it for too long.
+    Raises Unavailable if another process has held the lock for too long.
     """
     descriptor = os.open(facts.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -54,7 +53,7 @@ def is_shown(instance: dg.DagsterInstance, facts: TrainingFacts) -> bool:
 
 
 def materialisation(facts: TrainingFacts) -> dg.AssetMaterialization:
-    """The event that shows the result."""
+    """The event that reports the result."""
     return dg.AssetMaterialization(
         keys.key(facts.specification.recipe, "training"),
         partition=facts.id,
@@ -64,13 +63,15 @@ def materialisation(facts: TrainingFacts) -> dg.AssetMaterialization:
 
 
 def result_version(facts: TrainingFacts) -> dg.DataVersion:
-    """A training's data version: the manifest of its last checkpoint, when one is left that is not damaged."""
+    """A training's data version: the manifest of its last undamaged checkpoint, if there is one."""
     return dg.DataVersion(facts.commits[-1].manifest if facts.commits else "no good checkpoint")
 
 
 def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
-    """What the UI shows of a finished training; figures of steps only where its ledger has steps."""
-    read, script, ended = read_sample(facts.folder), facts.specification.script, facts.ended
+    """The metadata of a finished training; metrics of steps only if its ledger has steps."""
+    read = read_sample(facts.folder)
+    script = facts.specification.script
+    ended = facts.ended
     assert ended is not None
     return {
         "name": naming.of(facts),
@@ -91,12 +92,12 @@ def result_metadata(facts: TrainingFacts) -> dict[str, Any]:
 
 
 def change_description(change: KnownChange) -> str:
-    """A change of a running training in one line for a person."""
+    """A change of a running training, in one line."""
     return f"change {change.number}: {field_changes.changes(change.pairs)}; {change.state}"
 
 
 def change_metadata(change: KnownChange) -> dict[str, Any]:
-    """What an observation of it has: who and why, from which step it holds, and the values as a diff."""
+    """The metadata of a change's observation: actor, reason, first step, and the values as a diff."""
     return {
         "change": change.number,
         "state": change.state,
@@ -108,24 +109,23 @@ def change_metadata(change: KnownChange) -> dict[str, Any]:
 
 
 def changes_of_training(folder: Path) -> dict[str, Any]:
-    """All changes of a training that it took over, for its result; empty where there are none."""
+    """Metadata with all applied changes of a training; empty if there are none."""
     applied = [update for update in updates.known(folder) if update.applied]
-    return (
-        {"changes": dg.MetadataValue.md("\n".join(f"- {change_description(update)}" for update in applied))}
-        if applied
-        else {}
-    )
+    if not applied:
+        return {}
+    return {"changes": dg.MetadataValue.md("\n".join(f"- {change_description(update)}" for update in applied))}
 
 
 def change_diff(change: KnownChange) -> str:
-    """The values before and since, as a block of Markdown."""
+    """The values before and after a change, as a Markdown diff."""
     lines = [f"- {name}: {old!r}\n+ {name}: {new!r}" for name, (old, new) in change.pairs.items()]
     return "\n".join(["```diff", *lines, "```"])
 
 
 def _figures(steps: list[JournalEvent], script: bool) -> dict[str, Any]:
-    """The loss; of a script its own figures, of our models tokens in all and the throughput of the median step."""
-    last, median = steps[-1], sorted(steps, key=lambda event: event["seconds"])[len(steps) // 2]
+    """The loss, and a script's own metrics, or a model's total tokens and the throughput of its median step."""
+    last = steps[-1]
+    median = sorted(steps, key=lambda event: event["seconds"])[len(steps) // 2]
     figures = last["figures"] if script else {"tokens": last["tokens"], "throughput": measures.throughput(median)}
     curve = {"training loss": ledger.loss_curve(steps)}
     unit = "loss" if script else "nats per prediction"
@@ -133,7 +133,7 @@ def _figures(steps: list[JournalEvent], script: bool) -> dict[str, Any]:
 
 
 def _datasets(read: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """What a training on several datasets read of each."""
+    """A table of the tokens that a training on several datasets read of each."""
     if not read:
         return {}
     total = sum(dataset["tokens"] for dataset in read.values()) or 1
@@ -149,5 +149,5 @@ def _lock(descriptor: int, training: str) -> None:
             return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise Unavailable(f"{training}: another process has been showing its result for long") from None
+                raise Unavailable(f"{training}: another process has been reporting its result for long") from None
             time.sleep(POLL_SECONDS)

@@ -1,8 +1,8 @@
-"""Retraining: the one operation that starts a recipe's training anew by itself, with the cause in the training's id.
+"""Retraining: the one operation that retrains a recipe without a person, with the cause in the training's id.
 
-Whoever asks for it (new data, a fall in quality), the same limits hold: the cool-down and the budget of the recipe's
-section `renewal`. One process at a time looks at them and starts, so that two causes of one moment are one training. A
-cause starts one training, once: what a person stopped stays stopped when the cause is found again.
+The same limits apply to every cause (new data, drift, a loss of quality): the cool-down and the budget of the recipe's
+section `renewal`. Only one process at a time checks the limits and starts a training, so that two simultaneous causes
+start only one. A cause starts one training, once: a training that a person stopped stays stopped.
 """
 
 import contextlib
@@ -32,24 +32,24 @@ from slipway.trainer.data import contents, snapshots
 
 BUDGET_DAYS = 30
 STARTING_SECONDS = 60.0
-"""So long a renewal waits for another one."""
+"""Seconds that a retraining waits for another one to start."""
 
 
 class NotRenewed(ValueError):
-    """The training is not started now; the message says why."""
+    """The training is not started now; the message has the reason."""
 
 
 class RenewedBefore(NotRenewed):
-    """The cause has started its training before, which goes on, has ended, or was stopped."""
+    """The cause has already started its training, which is running, has ended, or was stopped."""
 
 
 def renew(
     recipe: TrainingRecipe, cause: str, origin: Mapping[str, Any], tiers: Tiers, tracking: Tracking,
     instance: dg.DagsterInstance, by: str,
 ) -> TrainingStore:  # fmt: skip
-    """Want a training of the recipe on the current snapshot, once for each cause; the job watch has it run.
+    """Request a training of the recipe on the current snapshot, once for each cause; the job watch runs it.
 
-    Raises NotRenewed while a limit of the recipe holds it back, RenewedBefore, and ValueError for one that cannot be
+    Raises NotRenewed while a limit of the recipe forbids it, RenewedBefore, and ValueError for a recipe that cannot be
     trained.
     """
     assert recipe.renewal is not None
@@ -57,13 +57,15 @@ def renew(
     if current is None:
         raise NotRenewed(training_data.missing_snapshots(recipe, tiers.durable_path))
     root = all_trainings(tiers)
-    located_recipe = _with_champion(recipe, current, tiers) if recipe.renewal.from_champion else recipe
+    located_recipe = recipe
+    if recipe.renewal.from_champion:
+        located_recipe = _with_champion(recipe, current, tiers)
     located = with_initial_weights(located_recipe, current, tiers, tracking)
     new_specification = specification(located, current, tiers, cause=cause)
     with _alone(root):
         known = of_recipe(root, recipe.name)
         if new_specification.id in (training.store.id for training in known):
-            raise RenewedBefore(f"{new_specification.id} was started for {cause} before")
+            raise RenewedBefore(f"{new_specification.id} was already started for {cause}")
         _check_limits(recipe.renewal, known)
         store = root.propose(new_specification, run_policy(located, dict(origin)))
         keys.add_partition(instance, keys.training_partitions(recipe.name), store.id)
@@ -73,20 +75,22 @@ def renew(
 
 @dataclass(frozen=True)
 class BegunTraining:
-    """A training that was wanted once, and when that was first."""
+    """A training, and the time at which it was first requested."""
 
     store: TrainingStore
     at: float
 
 
 def of_recipe(root: Trainings, name: str) -> list[BegunTraining]:
-    """The trainings of a recipe that were wanted once, in the order in which they first were; those that cannot be
-    read are left out."""
+    """The requested trainings of a recipe, in the order of their first request, without those that cannot be read."""
     begun = []
     for store in root.stores():
         try:
             facts = store.read()
-            if facts.specification.recipe == name and (at := naming.first_wanted(facts)) is not None:
+            if facts.specification.recipe != name:
+                continue
+            at = naming.first_wanted(facts)
+            if at is not None:
                 begun.append(BegunTraining(store, at))
         except (ValueError, OSError):
             continue
@@ -95,7 +99,7 @@ def of_recipe(root: Trainings, name: str) -> list[BegunTraining]:
 
 @contextlib.contextmanager
 def _alone(root: Trainings) -> Iterator[None]:
-    """One renewal at a time. Raises NotRenewed after a minute of another one."""
+    """Hold the lock of retrainings. Raises NotRenewed if another process holds it for a minute."""
     with contextlib.ExitStack() as locks:
         try:
             locks.enter_context(lock.within(root.root, STARTING_SECONDS))
@@ -105,7 +109,7 @@ def _alone(root: Trainings) -> Iterator[None]:
 
 
 def _check_limits(renewal: RenewalSection, known: list[BegunTraining]) -> None:
-    """Raises NotRenewed while the cool-down lasts, or when the budget is spent."""
+    """Raises NotRenewed during the cool-down, or if the budget is spent."""
     now = time.time()
     if known and now < known[-1].at + renewal.cool_down_hours * HOUR:
         raise NotRenewed(f"{known[-1].store.id} was started less than {renewal.cool_down_hours:g} h ago")
@@ -113,24 +117,26 @@ def _check_limits(renewal: RenewalSection, known: list[BegunTraining]) -> None:
 
 
 def check_budget(renewal: RenewalSection, known: list[BegunTraining], now: float) -> None:
-    """Raises NotRenewed when these trainings have spent what the recipe's may take."""
+    """Raises NotRenewed if these trainings have spent the recipe's budget."""
     if renewal.gpu_hours is None:
         return
     spent = sum(rank_hours(training.store, now - BUDGET_DAYS * DAY) for training in known)
     if spent >= renewal.gpu_hours:
         budget = f"renewal.gpu_hours ({renewal.gpu_hours:g})"
-        raise NotRenewed(f"its trainings of the last {BUDGET_DAYS} days took {spent:.1f} rank-hours of {budget}")
+        raise NotRenewed(f"its trainings of the last {BUDGET_DAYS} days used {spent:.1f} rank-hours of {budget}")
 
 
 def rank_hours(store: TrainingStore, since: float) -> float:
-    """Hours in which its ranks held a processor or a GPU, since the day of a moment; 0 for one that cannot be read."""
+    """The rank-hours of a training since the day of `since`; 0 if it cannot be read."""
     cost = cost_if_any(store.folder)
     first = datetime.datetime.fromtimestamp(since, datetime.UTC).date()
-    return sum(share.rank_hours for share in cost.shares if share.day >= first) if cost else 0.0
+    if not cost:
+        return 0.0
+    return sum(share.rank_hours for share in cost.shares if share.day >= first)
 
 
 def _with_champion(recipe: TrainingRecipe, current: str, tiers: Tiers) -> TrainingRecipe:
-    """The recipe with the champion's weights, where there is one that speaks the snapshot's tokens."""
+    """The recipe with the champion's weights, if there is a champion with the snapshot's tokenizer."""
     if not isinstance(recipe, ModelRecipe):
         return recipe
     current_champion = champion(tiers.durable_path, recipe.registered_model)

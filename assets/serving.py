@@ -1,7 +1,7 @@
-"""Served: what answers for a model. Wanting a version exports it, verified, and the front does the rest.
+"""Serving: a request to serve a version exports and verifies it, and the front does the rest.
 
-One asset a registered model, whichever recipes lead to it. Its front switches from version to version
-(`slipway.serving.front`), and `slipway.sensors.serving` shows on the asset what answers.
+Each registered model has one asset, even if several recipes lead to it. The front switches between versions
+(`slipway.serving.front`), and `slipway.sensors.serving` shows the serving versions on the asset.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Serving:
-    """What changes which versions of the models answer, by whomever it is asked."""
+    """The operations that change which versions answer, for all callers."""
 
     tiers: Tiers
     compute: Compute
@@ -50,41 +50,44 @@ class Serving:
         return ServingRecords(self.tiers.durable_path)
 
     def serve(self, version: Version, policy: SwitchPolicy, follows: bool, by: str, why: str) -> ServedState:
-        """Want a registered version, exported and verified; returns at once with the wish.
+        """Export and verify a registered version and request to serve it; returns the wish without waiting for it.
 
-        Raises NotServed and ValueError for a version that cannot or may not be served, DamagedCheckpoint, Unavailable,
-        and Unreadable where nobody knows who the champion is.
+        Raises NotServed and ValueError for a version that cannot or must not be served, DamagedCheckpoint, Unavailable,
+        and Unreadable if the champion's record cannot be read.
         """
         self._admit(version)
         with exports.wanting(self.tiers.durable_path, version.model):
             served = self.exported(version)
-            self._admit(version)  # again: an export takes its time
+            self._admit(version)  # check again, because the export may have taken long
             state = wishes.serve(self.records, version.model, served, policy, follows, by, why)
         self.ensure()
         self._count_trained(version, served)
         return state
 
     def _admit(self, version: Version) -> None:
-        """Raises NotServed for a version that may not answer."""
-        if reason := refusal_to_answer(self.tiers.durable_path, version):
+        """Raises NotServed for a version that must not answer."""
+        reason = refusal_to_answer(self.tiers.durable_path, version)
+        if reason:
             raise NotServed(f"model {version.model}: {reason}")
 
     def _count_trained(self, version: Version, served: ServedVersion) -> None:
-        """Count what the version was trained on, beside which is shown what it is asked; served it is in any case."""
+        """Count the version's training documents, for the comparison with its requests. Errors do not prevent
+        serving."""
         try:
-            if snapshot := version.tags.get(SNAPSHOT_TAG):
+            snapshot = version.tags.get(SNAPSHOT_TAG)
+            if snapshot:
                 count_trained(self.tiers.durable_path, version.model, served, snapshot)
         except (ValueError, OSError) as error:
-            self.say(f"what it is asked will not be compared with what it was trained on: {error}")
+            self.say(f"its requests will not be compared with its training data: {error}")
 
     def stop(self, model: str, by: str, why: str) -> ServedState:
-        """Want nothing of a model any more."""
+        """Request that no version of a model answers."""
         state = wishes.stop(self.records, model, by, why)
         self.ensure()
         return state
 
     def back(self, model: str, by: str, why: str) -> ServedState:
-        """Want what answered before. Raises NotServed where there is nothing, or nothing that may answer."""
+        """Request the previous version. Raises NotServed if there is none, or none that may answer."""
 
         def refusal(version: ServedVersion) -> str:
             registered = Version(model, version.number, "", {MANIFEST_TAG: version.checkpoint})
@@ -95,16 +98,17 @@ class Serving:
         return state
 
     def ensure(self) -> None:
-        """Have what is wanted run. Raises Unavailable."""
+        """Start the front if models should be served and it does not run. Raises Unavailable."""
         self.compute.serving(self.tiers).ensure(self.records)
 
     def settle(self, state: ServedState, seconds: float, still: Callable[[], None] = lambda: None) -> ServedState:
-        """The state once there is a verdict over the wish, or the share of a canary answers; or after so many seconds.
+        """Wait until the wish has a verdict, or the canary answers its share; returns the latest state.
 
-        `still` is called again and again meanwhile.
+        It waits at most `seconds`, and calls `still` repeatedly.
         """
         deadline = time.monotonic() + seconds
-        while (latest := self.records.state(state.model)).number == state.number and time.monotonic() < deadline:
+        latest = self.records.state(state.model)
+        while latest.number == state.number and time.monotonic() < deadline:
             answering = self.records.answering(state.model)
             if latest.verdict is not None or latest.desired is None or latest.desired.want == "stop":
                 return latest
@@ -112,12 +116,13 @@ class Serving:
                 return latest
             still()
             time.sleep(POLL_SECONDS)
+            latest = self.records.state(state.model)
         return latest
 
     def exported(self, version: Version) -> ServedVersion:
-        """The version as workers load it: exported once, and verified each time that it is wanted."""
+        """The version with its export, which is made once, and verified on every request."""
         if FOLDER_TAG not in version.tags:
-            raise NotServed(f"model {version.model}: version {version.number} is none of our checkpoints")
+            raise NotServed(f"model {version.model}: version {version.number} is not a checkpoint of Slipway")
         target = self.records.export(version.model, version.manifest)
         manifest = _verified(target) if exports.wanted_now(target) else ""
         if not manifest:
@@ -127,22 +132,25 @@ class Serving:
         return ServedVersion(version.number, version.manifest, folder, manifest)
 
     def _export(self, version: Version, commit: Commit) -> str:
-        """Raises ValueError, DamagedCheckpoint, and OSError."""
-        from slipway.trainer.start import export  # with all families of models, which few runs need
+        """Export a version. Raises ValueError, DamagedCheckpoint and OSError."""
+        from slipway.trainer.start import export  # imports all families of models, which few runs need
 
         target = self.records.export(version.model, version.manifest)
         precision = self.compute.serving(self.tiers).precision
         self.say(f"exporting version {version.number} of {version.model}")
-        if version.training and (store := all_trainings(self.tiers).store(version.training)).folder.is_dir():
-            exporting, policy = Exporting(self.tiers, self.compute, self.say), store.run_policy()
-            if exporting.is_for_a_job(commit, policy, target):
-                return exporting.export(commit, policy, target, None, precision, export.FILE_BYTES)
+        if version.training:
+            store = all_trainings(self.tiers).store(version.training)
+            if store.folder.is_dir():
+                exporting = Exporting(self.tiers, self.compute, self.say)
+                policy = store.run_policy()
+                if exporting.is_for_a_job(commit, policy, target):
+                    return exporting.export(commit, policy, target, None, precision, export.FILE_BYTES)
         source = self.tiers.durable_path / commit.folder
         return export.export(source, target, commit.manifest, precision=precision)
 
 
 def _verified(target: Path) -> str:
-    """The SHA-256 of the manifest of an export that is whole; a damaged one is put aside, and "" is returned."""
+    """The SHA-256 of the manifest of a complete export; empty after setting a damaged one aside."""
     with contextlib.suppress(DamagedCheckpoint, FileNotFoundError):
         manifest = digest.sha256(regular_file.read(target / MANIFEST))
         for name, expected in read_manifest(target, manifest).files.items():
@@ -159,37 +167,41 @@ def _compares(state: ServedState, answering: Answering) -> bool:
 
 
 def champion_of(tiers: Tiers, model: str) -> Version | None:
-    """The champion as its promotion recorded it, read without MLflow; None before the first, and after a demotion."""
+    """The champion by the record of its promotion, without MLflow; None before the first and after a demotion."""
     current = champion(tiers.durable_path, model)
-    return Version(model, current.version, current.source, current.tags) if current else None
+    if not current:
+        return None
+    return Version(model, current.version, current.source, current.tags)
 
 
 def after_demotion(records: ServingRecords, model: str, former: Promotion | None) -> str:
-    """What becomes of the traffic of a champion that is one no more; empty where it does not answer."""
+    """The effect of a demotion on the traffic, in words; empty if the former champion does not answer."""
     state = records.state(model)
     present = {version.checkpoint for version in (state.settled, state.coming) if version is not None}
     if former is None or former.manifest not in present:
         return ""
-    remainder = "the other version answers alone" if len(present) > 1 else f"nothing answers for {model} from then on"
-    back = (
-        f"; for the one before it to answer: slipway models rollback {model} {former.before}" if former.before else ""
-    )
+    remainder = f"no version of {model} answers after that"
+    if len(present) > 1:
+        remainder = "the other version answers alone"
+    back = ""
+    if former.before:
+        back = f"; to serve the previous version: slipway models rollback {model} {former.before}"
     return f"; it stops answering within seconds, and {remainder}{back}"
 
 
 def named(model: str, error: Exception) -> str:
-    """What is wrong, with the name of the model once."""
+    """The error's message, with the name of the model exactly once."""
     prefix = f"model {model}: "
     return prefix + str(error).removeprefix(prefix)
 
 
 def served_key(model: str) -> dg.AssetKey:
-    """The asset that shows what answers for a registered model."""
+    """The key of the asset that shows the serving versions of a registered model."""
     return keys.key(model, "served")
 
 
 def served_asset(model: str, recipes: Sequence[ModelRecipe]) -> dg.AssetsDefinition:
-    """What answers for a model, to whose champion these recipes lead."""
+    """The serving asset of a model; `recipes` are those that lead to its champion."""
 
     @dg.asset(
         key=served_key(model),
@@ -199,8 +211,8 @@ def served_asset(model: str, recipes: Sequence[ModelRecipe]) -> dg.AssetsDefinit
         op_tags=pods.tags("served"),
         owners=[recipes[0].owner],
         description=(
-            f"What answers for {model} behind OpenAI's API, and with which share of the traffic. Materialising it "
-            "serves the champion, and lets later champions follow."
+            f"The versions of {model} that answer requests to OpenAI's API, with their shares of the traffic. "
+            "Materialise it to serve the champion, and every later champion after it."
         ),
     )
     def served(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
@@ -223,7 +235,7 @@ def served_asset(model: str, recipes: Sequence[ModelRecipe]) -> dg.AssetsDefinit
 
 
 def served_models(recipes: Sequence[ModelRecipe]) -> dict[str, list[ModelRecipe]]:
-    """The registered models that can be asked, which are decoders, each with the recipes that lead to it."""
+    """The registered models that can be served (decoders), each with the recipes that lead to it."""
     models: dict[str, list[ModelRecipe]] = {}
     for recipe in recipes:
         if recipe.model.kind == "decoder":
@@ -232,17 +244,17 @@ def served_models(recipes: Sequence[ModelRecipe]) -> dict[str, list[ModelRecipe]
 
 
 def served_assets(recipes: Sequence[ModelRecipe]) -> list[dg.AssetsDefinition]:
-    """One for each registered model that can be asked."""
+    """A serving asset for each registered model that can be served."""
     return [served_asset(model, leading) for model, leading in served_models(recipes).items()]
 
 
 def asked_observation(model: str, drift: LiveDrift, day: str) -> dg.AssetObservation:
-    """The event that shows what is asked, beside what was trained on."""
+    """The event that shows the requests in comparison with the training data."""
     differences = ", ".join(f"{name} differ by {index:.3g}" for name, index in drift.figures.items())
     most = ", ".join(f"{language} {share:.0%}" for language, share in drift.languages.items())
     return dg.AssetObservation(
         served_key(model),
-        description=f"asked {drift.texts:,} times in {LIVE_DAYS} days ({most}); {differences} from the training data",
+        description=f"{drift.texts:,} requests in {LIVE_DAYS} days ({most}); {differences} from the training data",
         metadata={
             "asked": drift.texts,
             "asked_not_counted": drift.left_out,
@@ -254,7 +266,7 @@ def asked_observation(model: str, drift: LiveDrift, day: str) -> dg.AssetObserva
 
 
 def asked_of(tiers: Tiers, model: str) -> LiveDrift | None:
-    """What the champion is asked while it is what answers; None where it does not, or too little is known.
+    """The drift of the champion's requests while the champion answers; None if it does not, or too little is known.
 
     Raises OSError and UndecodableRecord.
     """
@@ -267,14 +279,17 @@ def asked_of(tiers: Tiers, model: str) -> LiveDrift | None:
 
 
 def answering_observation(model: str, answering: Answering, state: ServedState) -> dg.AssetObservation:
-    """The event that shows what answers."""
+    """The event that shows the versions that answer."""
     shares = {f"share of {share.version.named(model)}": share.share for share in answering.shares}
     share_notes = "; ".join(f"{share.version.named(model)}: {share.note}" for share in answering.shares if share.note)
-    under_way = f"a switch is under way{': ' if share_notes else ''}{share_notes}" if state.coming else ""
-    news = state.verdict.why if state.verdict is not None else under_way
+    news = ""
+    if state.verdict is not None:
+        news = state.verdict.why
+    elif state.coming:
+        news = f"a switch is in progress{': ' if share_notes else ''}{share_notes}"
     return dg.AssetObservation(
         served_key(model),
-        description=answering.problem or news or "nothing is served",
+        description=answering.problem or news or "no version is served",
         metadata={
             "url": dg.MetadataValue.url(answering.url),
             "wish": answering.wish,

@@ -1,4 +1,4 @@
-"""Spent: what a training's time was spent on, as the UI shows it: the figures, a table, and a stacked picture."""
+"""The accounting of a training's time for the UI: metrics, a table, and a stacked plot."""
 
 import time
 from pathlib import Path
@@ -16,12 +16,12 @@ from slipway.trainer.record.accounting import buckets
 from slipway.trainer.record.accounting.account import Account, lost_by
 
 COLUMNS = 60
-"""Of the picture: the time from begin to end in so many equal parts."""
+"""The number of equal time intervals in the plot."""
 UNITS = ((DAY, "days"), (HOUR, "hours"), (MINUTE, "minutes"), (1.0, "seconds"))
 
 
 def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
-    """What the UI shows of a training's account; where that cannot be read, the ledger's duration alone."""
+    """The metadata of a training's account; only the ledger's duration if the account cannot be read."""
     known = accounts.of_if_any(folder)
     if known is None or known[0].wall <= 0:
         return {"wall_seconds": ledger_seconds}
@@ -44,7 +44,7 @@ def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
 
 
 def cost(cost_of_training: TrainingCost) -> dict[str, Any]:
-    """Rank-hours and, where prices are set, money: in all, by day, and what spot would have cost or saved."""
+    """Rank-hours and, if prices are set, money: the total, by day, and the price on nodes of the other kind."""
     prices = platform.costs_here().rank_prices
     fields: dict[str, Any] = {"rank_hours": round(cost_of_training.rank_hours, 4), "spot": cost_of_training.spot}
     if prices is None:
@@ -64,18 +64,20 @@ def cost(cost_of_training: TrainingCost) -> dict[str, Any]:
 
 
 def money(rank_hours: float, spot: bool, owner: str) -> dict[str, Any]:
-    """The price of so many rank-hours, beside what it would be on nodes of the other kind; nothing without prices."""
+    """The price of rank-hours, and their price on nodes of the other kind (spot or on demand); empty without prices."""
     prices = platform.costs_here().rank_prices
     if prices is None:
         return {}
     price = prices.of(owner)
-    own, other = (price.spot, price.on_demand) if spot else (price.on_demand, price.spot)
-    beside = {"money_on_demand" if spot else "money_on_spot": round(rank_hours * other, 4)}
-    return {"money": round(rank_hours * own, 4), **beside, "currency": prices.currency}
+    on_spot = round(rank_hours * price.spot, 4)
+    on_demand = round(rank_hours * price.on_demand, 4)
+    if spot:
+        return {"money": on_spot, "money_on_demand": on_demand, "currency": prices.currency}
+    return {"money": on_demand, "money_on_spot": on_spot, "currency": prices.currency}
 
 
 def quota(folder: Path, owner: str) -> dict[str, str]:
-    """What its owner has used of a quota, and has left, once the training in a folder has ended."""
+    """The used and remaining quota of a training's owner, after the training in a folder has ended."""
     quotas = platform.costs_here().quotas
     if owner not in quotas:
         return {}
@@ -95,7 +97,7 @@ def table(account: Account) -> str:
 
 
 def picture(account: Account) -> dg.MarkdownMetadataValue:
-    """Shares of the time by bucket, stacked, from begin to end."""
+    """A stacked plot of the shares of the time by bucket, from begin to end."""
     width = account.wall / COLUMNS
     unit, name = next((candidate for candidate in UNITS if account.wall > 3 * candidate[0]), UNITS[-1])
     layers: dict[str, list[float]] = {}
@@ -104,13 +106,14 @@ def picture(account: Account) -> dg.MarkdownMetadataValue:
             layers[title] = [0.0] * COLUMNS
             _spread(account, bucket, width, layers[title])
     edges = [column * width / unit for column in range(COLUMNS + 1)]
-    return plots.stacked(edges, layers, f"{name} since it was wanted", "share of the time")
+    return plots.stacked(edges, layers, f"{name} since the training was requested", "share of the time")
 
 
 def _spread(account: Account, bucket: str, width: float, heights: list[float]) -> None:
-    """Add the share of each column's time that was spent on a bucket."""
+    """Add each column's share of time in a bucket to `heights`."""
     for stretch in account.stretches:
         share = stretch.seconds.get(bucket, 0.0) / (stretch.end - stretch.begin)
-        begin, end = (stretch.begin - account.begin) / width, (stretch.end - account.begin) / width
+        begin = (stretch.begin - account.begin) / width
+        end = (stretch.end - account.begin) / width
         for column in range(int(begin), min(COLUMNS, int(end) + 1)) if share else ():
             heights[column] += share * max(0.0, min(end, column + 1) - max(begin, column))

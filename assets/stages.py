@@ -1,7 +1,7 @@
-"""Stages: how a snapshot was made, step by step, as far as the records of its dataset's builds say.
+"""Stages: the build steps that made a snapshot, from the records of its dataset's builds.
 
-Each step of a build keeps what went into it: the version of its code, the rules, the split, the evaluation sets that
-its documents were compared with. Here are those that led to one snapshot, so that a model's record can name them.
+Each build step records its inputs: the version of its code, the rules, the split, the evaluation sets. This module
+finds the steps that led to one snapshot, for a model's record.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from slipway.trainer.data.snapshots import Snapshot
 
 STEPS = "steps"
 SOURCE = "source"
-"""Of the inputs, what the snapshot's manifest has too."""
+"""The name of an input that the snapshot's manifest also has."""
 
 
 def of_snapshot(durable: Path, snapshot: Snapshot) -> dict[str, Any]:
-    """The inputs of each step, by its name; of a mixture by its datasets. Empty where no record is left."""
+    """The inputs of each step by name, or of a mixture by dataset. Empty if no record is left."""
     if not isinstance(snapshot, MixtureSnapshot):
         return _of_one(durable, snapshot)
     stages_by_dataset = {}
@@ -32,7 +32,8 @@ def of_snapshot(durable: Path, snapshot: Snapshot) -> dict[str, Any]:
 
 def _of_one(durable: Path, snapshot: Snapshot) -> dict[str, Any]:
     original = str(snapshot.source.get(LEFT_OUT_KEY, {}).get("snapshot", snapshot.sha256))
-    texts, inputs = {original}, dict[str, Any]()
+    texts = {original}
+    inputs = dict[str, Any]()
     records = dict(_records(durable / "datasets" / snapshot.dataset / STEPS))
     while leading := {name: record for name, record in records.items() if _texts(record["result"]) & texts}:
         for name, step_record in leading.items():
@@ -45,7 +46,7 @@ def _of_one(durable: Path, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _records(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
-    """The steps whose inputs and results are on record, by name; what cannot be read tells nothing."""
+    """The recorded steps, by name, without those that cannot be read."""
     records = []
     for name in listing.names_if_there(folder, ".json"):
         try:
@@ -58,5 +59,5 @@ def _records(folder: Path) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _texts(values: Mapping[str, Any]) -> set[str]:
-    """The hashes among some values."""
+    """The texts, such as hashes, among some values."""
     return {value for value in values.values() if isinstance(value, str) and len(value) == 64}

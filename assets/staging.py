@@ -1,4 +1,4 @@
-"""Staged shards: on each node's NVMe, a verified copy of the snapshot that trainings there will read."""
+"""Staged shards: a verified copy on each node's NVMe of the snapshot that trainings there read."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from slipway.resources.tiers import Tiers
 from slipway.trainer.node_task import Result, StageTask
 
 BANDWIDTH = "read_bandwidth"
-BY_THE_RANKS = "trainings here bring what their steps read (placement.staging: auto, parts or window)"
+BY_THE_RANKS = "trainings on this node copy the shards that their steps read (placement.staging: auto, parts, window)"
 
 
 def staging_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
-    """The staged shards of one dataset lane, a partition for each node."""
+    """The staged shards of one dataset, with a partition for each node."""
     key = keys.key(recipe.name, "staged_shards")
 
     @dg.asset(
@@ -30,7 +30,7 @@ def staging_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
             dg.AssetCheckSpec(
                 BANDWIDTH,
                 asset=key,
-                description="The durable tier can give all nodes the snapshot in the time set for it",
+                description="The durable tier is fast enough to copy the snapshot to all nodes in the configured time",
             )
         ],
         group_name=keys.lane(recipe.name),
@@ -38,8 +38,8 @@ def staging_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
         op_tags=pods.tags("staged_shards"),
         owners=[recipe.owner],
         description=(
-            "The snapshot's shards on a node's NVMe, verified by BLAKE3 while they are copied. A marker named by the "
-            "manifest's SHA-256 makes a second staging a matter of milliseconds."
+            "A copy of the dataset's current snapshot on a node's NVMe, verified during the copy. Materialise it to "
+            "stage the shards before a training starts; a node that already has the snapshot is done in milliseconds."
         ),
     )
     def staged_shards(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult:  # type: ignore[type-arg]
@@ -71,19 +71,20 @@ def staging_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
 def _stage(
     context: dg.AssetExecutionContext, compute: Compute, tiers: Tiers, current: str, nodes: list[str]
 ) -> dict[str, Result]:
-    """Stage on each node of this run; a node that has staged gets a receipt even when another one fails."""
+    """Stage on each node of this run. A node that succeeds gets its receipt even if another one fails."""
     tasks = {
         node: StageTask(current, tiers.staging_origins(node, nodes), str(tiers.nvme_path(node)))
         for node in context.partition_keys
     }
-    results, failed = dict[str, Result](), list[str]()
+    results = dict[str, Result]()
+    failed = list[str]()
     for node, done in on_nodes.run(context, compute, tiers, tasks).items():
         if done.failure:
             failed.append(f"{node}: {done.failure}")
             continue
         results[node] = done.result
         if done.result["too_large"]:
-            context.log.info(f"{node}: nothing is staged ahead: {done.result['too_large']}; {BY_THE_RANKS}")
+            context.log.info(f"{node}: the snapshot is not staged: {done.result['too_large']}; {BY_THE_RANKS}")
             continue
         receipts.note(tiers.durable_path, current, node, done.result["bytes"])
         for fault in done.result["faults"]:

@@ -1,4 +1,4 @@
-"""Status observation: how the UI shows the status of a training that runs: words, figures for plots, and curves."""
+"""Status observation: the status of a running training in the UI, as text, numbers for plots, and curves."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +12,15 @@ from slipway.resources.trainings import accounts
 from slipway.resources.trainings.metric_series import VALIDATION, CurveFold
 from slipway.resources.trainings.status import TrainingStatus
 
-STATE, STATUS = "state", "standing"
+STATE = "state"
+STATUS = "standing"
 FIGURES = ("tokens_per_second", "samples_per_second", "mfu", "learning_rate", "gradient_norm")
 
 
 def observation(
     recipe: str, training: str, name: str, stands: TrainingStatus, fold: CurveFold, folder: Path, pictures: bool
 ) -> dg.AssetObservation:
-    """The observation of a training's partition; `pictures` adds its curves and what its time went into."""
+    """The observation of a training's partition; `pictures` adds its curves and the accounting of its time."""
     return dg.AssetObservation(
         keys.key(recipe, "training"),
         partition=training,
@@ -29,7 +30,7 @@ def observation(
 
 
 def metadata(training: str, name: str, stands: TrainingStatus) -> dict[str, Any]:
-    """State and figures, those that are known; numbers are of the same kind each time, so that Dagster plots them."""
+    """State and known metrics. A metric always has the same type, so that Dagster can plot it."""
     figures: Mapping[str, float] = dict(stands.figures)
     entries: dict[str, Any] = {
         STATUS: stands.summary,
@@ -51,7 +52,7 @@ def metadata(training: str, name: str, stands: TrainingStatus) -> dict[str, Any]
 
 
 def _readable(value: float | None) -> float | None:
-    """A figure in six digits: Dagster shows all that a number has, which for a float of 32 bits is noise."""
+    """A number rounded to six digits: Dagster shows all digits, of which the rest are noise in a 32-bit float."""
     return None if value is None else float(f"{value:.6g}")
 
 
@@ -71,9 +72,11 @@ def _pictures(fold: CurveFold, folder: Path) -> dict[str, Any]:
         ("learning_rate", "learning rate"),
         ("gradient_norm", "norm"),
     ):
-        if points := _points(steps, fold.means(column)):
+        points = _points(steps, fold.means(column))
+        if points:
             plotted[f"{column}_curve"] = plots.curve({column.replace("_", " "): points}, "step", unit)
-    if (account := accounts.of_if_any(folder)) is not None and account[0].wall > 0:
+    account = accounts.of_if_any(folder)
+    if account is not None and account[0].wall > 0:
         plotted["time_spent"] = dg.MetadataValue.md(spent.table(account[0]))
     return plotted
 

@@ -1,6 +1,6 @@
-"""Subjects: what sensors and operations look after, and how a problem of one of them is shown.
+"""Subjects of sensors and operations, such as a training or a node, and the observation of a problem with one.
 
-It is shown on the subject's asset, as an observation that says what happened and what to do.
+A problem appears on the subject's asset, as an observation that says what happened and what to do.
 """
 
 from dataclasses import dataclass
@@ -16,32 +16,34 @@ class Subject:
     """One training, sweep, dataset, node, or the fleet as a whole."""
 
     name: str
-    """Its name in logs; no other subject of the same sensor or operation has it."""
+    """The name in logs, unique among the subjects of a sensor or operation."""
     key: dg.AssetKey | None = None
-    """The asset that shows it; None for what no asset shows: its problems are only in logs."""
+    """The asset that shows its problems; None if they appear only in logs."""
     partition: str | None = None
 
 
 def training(id: str) -> Subject:
-    """A training: the recipe is in its id, so that its records need not be read."""
+    """A training by its id, which contains the recipe, so that no records are read."""
     recipe = id.rpartition("-")[0] or id
     return Subject(id, keys.key(recipe, "training"), id)
 
 
 def of_store(store: TrainingStore) -> Subject:
-    """A training or a trial, by where its folder lies."""
+    """A training or a trial, depending on the place of its folder."""
     above = store.folder.parent
-    return trial(above.parent.name, store.id) if above.name == TRIALS else training(store.id)
+    if above.name == TRIALS:
+        return trial(above.parent.name, store.id)
+    return training(store.id)
 
 
 def trial(sweep: str, id: str) -> Subject:
-    """A trial of a sweep, whose id is that of the sweep and a number."""
+    """A trial, whose id is the sweep's id and a number."""
     recipe = sweep.rpartition("-")[0] or sweep
     return Subject(id, keys.key(recipe, "trial"), id)
 
 
 def sweep(recipe: str, id: str = "") -> Subject:
-    """The sweep of a recipe; with an id, one of those that it ever had."""
+    """The current sweep of a recipe, or with an id any of its sweeps."""
     return Subject(f"sweep {id or recipe}", keys.key(recipe, "sweep"))
 
 
@@ -65,27 +67,30 @@ def node(name: str) -> Subject:
 
 
 def problem(error: Exception) -> str:
-    """What happened, for a person."""
-    return str(error) if isinstance(error, ValueError | OSError) and str(error) else f"{type(error).__name__}: {error}"
+    """A description of the error for a person."""
+    if isinstance(error, ValueError | OSError) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error}"
 
 
 def remedy(error: Exception) -> str:
-    """What a person can do."""
+    """The action that a person can take."""
     if isinstance(error, ValueError):
-        return "put right what the message names"
+        return "correct what the message names"
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}see that it can be read and written, and is a file or folder as it should be"
-    return "this is a fault of Slipway: the log has the traceback; please report it"
+        return f"{where}make sure that it exists, is of the right kind (file or folder), and can be read and written"
+    return "this is a bug in Slipway: please report it, with the traceback in the log"
 
 
 def observation(subject: Subject, by: str, error: Exception) -> dg.AssetObservation:
-    """What a sensor or an operation tells about a subject that an asset shows."""
+    """The observation of a problem that a sensor or an operation has with a subject."""
     assert subject.key is not None
-    what, todo = problem(error), remedy(error)
+    what = problem(error)
+    todo = remedy(error)
     return dg.AssetObservation(
         subject.key,
         partition=subject.partition,
-        description=f"{what}; what to do: {todo}. It is tried again, and everything else goes on.",
+        description=f"{what}; what to do: {todo}. Slipway tries again, and everything else continues.",
         metadata={"problem": what, "what_to_do": todo, "noticed_by": by},
     )

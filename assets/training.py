@@ -1,7 +1,7 @@
 """Training: the asset that submits or adopts a training job, and waits for it.
 
-The run that waits is disposable. Materialising the partition means wanting the training to run. If this run dies, the
-job goes on and the next run adopts it; if no run is left, the job watch materialises the result.
+Materialising the partition requests the training. The run that waits is disposable: if it dies, the job continues and
+the next run adopts it; if no run is left, the job watch materialises the result.
 """
 
 import dataclasses
@@ -37,20 +37,20 @@ from slipway.trainer.metrics import measures
 from slipway.trainer.record import ledger
 
 POLICY_SECTIONS = ("placement", *OPERATION)
-"""The sections of a recipe that are terms; the others decide what a training is."""
+"""The sections of a recipe that form the run policy; the others decide a training's identity."""
 ALL_NODES = dg.AllPartitionMapping()
-"""A training may run on any node. Without a mapping Dagster looks for the training's id among the nodes, and refuses to
-launch several trainings at once."""
+"""A training may run on any node. Without a mapping, Dagster looks for the training's id among the nodes and refuses to
+launch several trainings together."""
 LOG_SECONDS = 60.0
-"""Between two log lines about what a training waits for: a launcher that tries again each second has many reasons."""
+"""Seconds between two log lines about a waiting training, because a launcher may retry every second."""
 
 
 def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: str = "") -> Specification:
     """The specification of a training recipe (its parameters applied, its initial weights located) on a snapshot.
 
-    Keeps the code of a script. With initial weights that were trained on some of the validation documents, the snapshot
-    is the one without these. Raises ValueError when the code cannot be kept, for a model that cannot be trained on the
-    snapshot, and as `holdout_filter.snapshot_for` does.
+    Stores the code of a script. If the initial weights were trained on some of the validation documents, the snapshot
+    is replaced by one without these. Raises ValueError if the code cannot be stored, for a model that cannot be trained
+    on the snapshot, and as `holdout_filter.snapshot_for` does.
     """
     if isinstance(recipe, ModelRecipe):
         snapshot = holdout_filter.snapshot_for(recipe.init, snapshot, tiers)
@@ -64,8 +64,8 @@ def specification(recipe: TrainingRecipe, snapshot: str, tiers: Tiers, cause: st
 
 
 def _check_mix(recipe: ModelRecipe, snapshot: snapshots.Snapshot) -> None:
-    """Raises ValueError for a mix that the datasets cannot give, by name: too little text, or too many passes."""
-    from slipway.trainer.loading.needs import SnapshotReading  # imports what no other recipe needs here
+    """Raises ValueError for a mix that the datasets cannot provide: too little text, or too many passes."""
+    from slipway.trainer.loading.needs import SnapshotReading  # a slow import that only mixes need
 
     len(SnapshotReading(snapshot, recipe.batch, recipe.run, recipe.validation, mix=recipe.mix).order)
 
@@ -81,10 +81,10 @@ def _numbers(recipe: TrainingRecipe, tiers: Tiers) -> dict[str, Any]:
 def run_policy(
     recipe: TrainingRecipe, origin: Mapping[str, Any] | None = None, fields: Sequence[str] = (), owner: str = ""
 ) -> RunPolicy:
-    """Where a training of this recipe may run, and how it recovers; a trial's are made here too.
+    """The run policy of a training or a trial of this recipe: its placement and its recovery.
 
-    `fields` are those of the recipe that a person has set otherwise for this training alone, as FIELD=VALUE. `owner`
-    is the sweep's, for a trial; empty for the recipe's.
+    `fields` are the recipe's fields that a person has changed for this training alone, as FIELD=VALUE. `owner` is the
+    sweep's owner for a trial; empty for the recipe's.
     """
     return RunPolicy(
         min_nodes=recipe.placement.nodes.min,
@@ -109,34 +109,36 @@ def run_policy(
 
 
 def common_policy(recipe: TrainingRecipe) -> RunPolicy:
-    """The terms that all trainings of a recipe have, but for their origin, their weights and a person's fields."""
-    return run_policy(recipe.model_copy(update={"init": None}) if isinstance(recipe, ModelRecipe) else recipe)
+    """The run policy that all trainings of a recipe share, apart from origin, weights and a person's changes."""
+    if isinstance(recipe, ModelRecipe):
+        return run_policy(recipe.model_copy(update={"init": None}))
+    return run_policy(recipe)
 
 
 def follows(policy: RunPolicy, common: RunPolicy) -> bool:
-    """Whether terms are `common`, which all trainings of the recipe have: the cheap answer for most of them."""
+    """Whether a run policy equals the recipe's `common` policy: a cheap check that is enough for most trainings."""
     own = {"origin": policy.origin, "init": policy.init, "fields": policy.fields, "edition": policy.edition}
     return not policy.fields and dataclasses.replace(common, **own) == policy  # type: ignore[arg-type]
 
 
 def current_policy(recipe: TrainingRecipe, policy: RunPolicy, numbers: Mapping[str, Any]) -> RunPolicy:
-    """The terms of a training under its recipe as it is now, given the terms and the numbers that it has.
+    """The run policy of a training under the current version of its recipe, given its present policy and numbers.
 
-    Its origin, the place of its weights, and what a person set for it alone stay its own. Raises ValueError when the
-    recipe's layout does not fit the training's numbers, which may be those of an earlier recipe.
+    It keeps its origin, the place of its weights, and a person's changes. Raises ValueError if the recipe's layout does
+    not fit the training's numbers, which may come from an earlier version of the recipe.
     """
     own: TrainingRecipe = assignments.applied(recipe, policy.fields)
     if isinstance(own, ModelRecipe):
         sections = {name: numbers[name] for name in NUMBERS if name in numbers}
         own = validate(ModelRecipe, {**own.model_dump(mode="json"), **sections, "init": None})
         for fault in layout_faults(own):
-            raise ValueError(f"its recipe has changed, but does not fit its own numbers: {fault}; it keeps its terms")
+            raise ValueError(f"the changed recipe does not fit its numbers: {fault}; it keeps its run policy")
     now = run_policy(own, policy.origin, policy.fields)
     return dataclasses.replace(now, origin=policy.origin, init=policy.init, edition=policy.edition)
 
 
 def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
-    """The training asset of one lane, a partition for each training id."""
+    """The training asset of one recipe, with a partition for each training id."""
 
     @dg.asset(
         key=keys.key(recipe.name, "training"),
@@ -148,11 +150,11 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         kinds={"torch" if isinstance(recipe, ModelRecipe) else "script"},
         owners=[recipe.owner],
         op_tags=pods.tags("training"),
-        output_required=False,  # a training that was stopped has no result, and a result is shown once
+        output_required=False,  # a stopped training has no result, and a result is reported only once
         description=(
-            f"{recipe.description} A partition is one training: the resolved recipe on one snapshot. Materialising "
-            "it starts the training, or adopts it where it runs; stopping this run does not harm the training, "
-            "cancelling it stops the training."
+            f"{recipe.description} A partition is one training: the recipe on one snapshot. Materialise it to start "
+            "the training, or to follow it if it already runs. To stop the training, cancel the run; if the run only "
+            "fails or is interrupted, the training continues."
         ),
     )
     def training(
@@ -162,7 +164,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         store = root.store(context.partition_key)
         named = {keys.TRAINING_TAG: store.id, keys.NAME_TAG: naming.of(store.read())}
         context.instance.add_run_tags(context.run.run_id, named)
-        # A run that a person executes again has the tags of the first run: that person wants the training.
+        # A run that a person re-executes has the tags of the first run, but that person requests the training.
         if keys.SHOWS_TAG not in context.run.tags or context.run.parent_run_id is not None:
             _follow_recipe(context, store, recipe)
             root.start(store, identity.of_run(context.run), "materialised")
@@ -177,36 +179,40 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
                     metadata=results.result_metadata(facts), data_version=results.result_version(facts)
                 )
             else:
-                context.log.info(f"{facts.id}: its result has been shown")
+                context.log.info(f"{facts.id}: its result was already reported")
 
     return [training]
 
 
 def _tell_end(context: dg.AssetExecutionContext, facts: TrainingFacts) -> None:
-    """Say why a training has no result. Raises Failure where it was given up; being stopped or paused is no failure."""
-    why = facts.desired.why if facts.desired else "it was never wanted"
-    reason = f"{facts.id} is not wanted any more: {why}"
+    """Log why a training has no result. Raises Failure if it was given up, but not if it was stopped or paused."""
+    why = facts.desired.why if facts.desired else "it was never requested"
+    reason = f"{facts.id} should not run any more: {why}"
     if facts.ended is not None and facts.ended.outcome == "failed" and budgets.exhausted_by(facts):
         raise dg.Failure(reason)
     context.log.info(f"{reason}; materialise this partition to go on")
 
 
 def _follow_recipe(context: dg.AssetExecutionContext, store: TrainingStore, recipe: TrainingRecipe) -> None:
-    """Give a training that is wanted now the terms of its recipe as it is now; it may have been offered long ago."""
+    """Update the run policy of a requested training from its recipe, because the proposal may be old."""
     try:
         now = current_policy(recipe, store.run_policy(), store.specification().identity_config)
     except ValueError as error:
         context.log.warning(str(error))
         return
-    if changed := store.change_run_policy(now, identity.of_run(context.run), f"recipe {recipe.name}"):
-        context.log.info(f"its terms follow the recipe: {changes_sentence(changed)}")
+    changed = store.change_run_policy(now, identity.of_run(context.run), f"recipe {recipe.name}")
+    if changed:
+        context.log.info(f"its run policy now follows the recipe: {changes_sentence(changed)}")
 
 
 def _wait(
     context: dg.AssetExecutionContext, store: TrainingStore, control: TrainingControl, poll_seconds: float
 ) -> None:
-    """Advance the training until nothing is left to do; log its ledger while it runs, and what it waits for before."""
-    tail, logged, logged_at, generation = ledger.Tail(store.folder), "", -math.inf, 0
+    """Advance the training until it has ended. Log the reason while it waits, and its ledger while it runs."""
+    tail = ledger.Tail(store.folder)
+    logged = ""
+    logged_at = -math.inf
+    generation = 0
     while True:
         if store.desired_generation() != generation:
             generation = store.desired_generation()
@@ -215,11 +221,13 @@ def _wait(
             action = control.advance(store, f"run {context.run.run_id}", run=context.run.run_id)
             waiting = control.waiting(store.read(), poll_seconds) if action is Action.WAIT else None
         except Unavailable as error:
-            context.log.warning(f"the launcher cannot be asked, the run asks again: {error}")
-            action, waiting = Action.WAIT, None
+            context.log.warning(f"the launcher does not answer, and the run tries again: {error}")
+            action = Action.WAIT
+            waiting = None
         if waiting and waiting.reason != logged and time.monotonic() - logged_at >= LOG_SECONDS:
             context.log.info(f"it waits: {waiting.reason}")
-            logged, logged_at = waiting.reason, time.monotonic()
+            logged = waiting.reason
+            logged_at = time.monotonic()
         for event in tail.new():
             _show(context, event)
         if action is Action.DONE:
@@ -229,7 +237,7 @@ def _wait(
 
 
 def _show(context: dg.AssetExecutionContext, event: JournalEvent) -> None:
-    """Log an event of the ledger in the run; only every tenth step is logged."""
+    """Log an event of the ledger in the run, but only every tenth step."""
     match event["event"]:
         case "step" if event["step"] % 10 == 0:
             figures = "".join(f", {name} {value:,.6g}" for name, value in event.get("figures", {}).items())

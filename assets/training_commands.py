@@ -1,7 +1,7 @@
-"""What a person asks of trainings, in the UI or by hand: start one, branch one, and change one that exists.
+"""Commands for trainings, from the UI or the command line: start one, branch one, and change one that exists.
 
-Starting does what materialising the asset does, without a Dagster run that waits for it. Values are FIELD=VALUE, as a
-recipe has them.
+Starting has the same effect as materialising the asset, but no Dagster run waits for the training. Values are
+FIELD=VALUE, as in a recipe.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ from slipway.trainer.config import changing
 def start(
     recipe: TrainingRecipe, tiers: Tiers, tracking: Tracking, by: str, cause: str = "", fields: Sequence[str] = ()
 ) -> TrainingStore:
-    """Want the training that a recipe means on the current snapshot of its datasets; asking twice finds the same one.
+    """Request the training of a recipe on the current snapshot of its datasets; a second request finds the same one.
 
-    `cause` distinguishes trainings of the same numbers; `fields` are those of the recipe that are set otherwise for
-    this training alone, as FIELD=VALUE, and hold when its recipe changes. The job watch of a running instance shows it
+    `cause` distinguishes trainings with the same numbers. `fields` are changes of the recipe for this training alone,
+    as FIELD=VALUE, which stay in effect if the recipe changes. The job watch of a running instance shows the training
     in Dagster.
 
-    Raises ValueError when a dataset has no snapshot, and as `with_initial_weights` and `specification` do.
+    Raises ValueError if a dataset has no snapshot, and as `with_initial_weights` and `specification` do.
     """
     current = training_data.current(recipe, tiers.durable_path)
     if current is None:
@@ -53,13 +53,14 @@ def branch(
     name: str = "",
     revision: str = "",
 ) -> TrainingStore:
-    """Propose the training that continues the parent's checkpoint of `step`, and want it to run.
+    """Start a new training from the parent's checkpoint at `step`, by default the newest, with changed fields.
 
-    `fields` are FIELD=VALUE; without a step the newest checkpoint is continued. Raises ValueError for a checkpoint that
-    is not there, with the nearest ones, and for fields that are unknown or that no continuation can change.
+    `fields` are FIELD=VALUE. Raises ValueError for a missing checkpoint, with the nearest ones, and for fields that are
+    unknown or that a continuation cannot change.
     """
     changes = assignments.parsed(fields)
-    specification, commit = parent.specification(), branching.commit_at(parent, step)
+    specification = parent.specification()
+    commit = branching.commit_at(parent, step)
     numbers = branching.numbers_at(parent, specification, commit.step)
     _check(changes, numbers, commit.step)
     policy = policy_with(recipe_of(recipes, specification.recipe), parent.run_policy(), changes, fields, numbers)
@@ -69,7 +70,7 @@ def branch(
 
 
 def recipe_of(recipes: Mapping[str, TrainingRecipe], name: str) -> TrainingRecipe:
-    """The recipe of a training. Raises ValueError for one that is gone."""
+    """The recipe of a training. Raises ValueError if it does not exist any more."""
     if name not in recipes:
         raise ValueError(f"recipe {name}: found no such file in trainings/, expected the training's own recipe")
     return recipes[name]
@@ -82,9 +83,9 @@ def policy_with(
     fields: Sequence[str],
     numbers: Mapping[str, object],
 ) -> RunPolicy:
-    """The terms of a training whose other terms follow the recipe, with those of `fields` that are terms set so.
+    """The run policy of a training: the recipe's, with the changes in `fields` that belong to the policy.
 
-    Raises ValueError for a value that is not accepted, and for a layout that does not fit `numbers` as changed.
+    Raises ValueError for a value that is not accepted, and for a layout that does not fit the changed `numbers`.
     """
     own = [field for field in fields if field.split(".")[0] in POLICY_SECTIONS]
     names = {assignment.partition("=")[0] for assignment in own}
@@ -100,12 +101,14 @@ def policy_with(
 def update(
     store: TrainingStore, fields: Sequence[str], recipes: Mapping[str, TrainingRecipe], by: str, why: str
 ) -> list[FieldUpdate]:
-    """Set FIELD=VALUE in a training; each of them with its value before and when it takes effect.
+    """Set FIELD=VALUE in a training; returns each update with its old value and when it takes effect.
 
-    Raises ValueError, before anything is written, for a field that is unknown or that a training keeps.
+    Raises ValueError, before it writes anything, for a field that is unknown or cannot change in a training.
     """
-    changes, facts = assignments.parsed(fields), store.read()
-    specification, now = facts.specification, updates.sections_now(facts)
+    changes = assignments.parsed(fields)
+    facts = store.read()
+    specification = facts.specification
+    now = updates.sections_now(facts)
     updates.check(changes, now, script=specification.script is not None)
     numbers = {name: now[name] for name in specification.identity_config}
     policy = policy_with(recipe_of(recipes, specification.recipe), facts.run_policy, changes, fields, numbers)

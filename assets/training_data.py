@@ -1,7 +1,7 @@
-"""Training data: the snapshot that a training of a recipe reads now: its dataset's, or the mixture of several.
+"""The training data of a recipe: the current snapshot of its dataset, or a mixture of several.
 
-A mixture is written where it is first asked for. It follows from the snapshots that the datasets point at, so that
-whoever asks gets the same one.
+The first request for a mixture writes it. A mixture depends only on the current snapshots of its datasets, so every
+request finds the same one.
 """
 
 import functools
@@ -15,7 +15,7 @@ from slipway.trainer.data.snapshots import Snapshot
 
 
 def current(recipe: TrainingRecipe, durable: Path) -> str | None:
-    """The snapshot, by SHA-256, that a training of the recipe reads now; None while a dataset has none.
+    """The SHA-256 of the snapshot that a new training of the recipe reads; None while a dataset has none.
 
     Raises ValueError for datasets that cannot be mixed, with both names.
     """
@@ -23,29 +23,31 @@ def current(recipe: TrainingRecipe, durable: Path) -> str | None:
     if pointed is None or len(pointed) == 1:
         return None if pointed is None else pointed[0][1]
     mixture = _mixture(durable, pointed)
-    # A file that is young stays, whatever a garbage collection finds that has not seen the new training yet.
+    # Garbage collection keeps young files, so a collection that does not know the new training removes nothing of it.
     if not shards.made_young(shards.manifest_path(durable, mixture.sha256)):
         shards.write_manifest(durable, mixture)
     return mixture.sha256
 
 
 def read(recipe: TrainingRecipe, durable: Path) -> Snapshot | None:
-    """The same snapshot, without writing anything. Raises as `current`, and for a manifest that cannot be read."""
+    """The same snapshot as `current`, without writing it. Raises as `current`, and for an unreadable manifest."""
     pointed = _pointed(recipe, durable)
     if pointed is None:
         return None
-    return snapshots.read(durable, pointed[0][1]) if len(pointed) == 1 else _mixture(durable, pointed)
+    if len(pointed) == 1:
+        return snapshots.read(durable, pointed[0][1])
+    return _mixture(durable, pointed)
 
 
 def missing_snapshots(recipe: TrainingRecipe, durable: Path) -> str:
-    """The message about a recipe whose data is not there yet."""
+    """The message for a recipe whose datasets have no snapshot yet."""
     missing = [name for name in recipe.datasets if pointer.current(durable, name) is None]
     makes = ", ".join(f"slipway data build {name}" for name in missing)
     return f"{' and '.join(f'dataset {name}' for name in missing)} has no snapshot yet; to make it: {makes}"
 
 
 def _pointed(recipe: TrainingRecipe, durable: Path) -> tuple[tuple[str, str], ...] | None:
-    """Each dataset and the snapshot that it points at; None when one has none."""
+    """Each dataset and its current snapshot; None if one has none."""
     pointed = [(name, pointer.current(durable, name)) for name in recipe.datasets]
     known = tuple((name, sha256) for name, sha256 in pointed if sha256 is not None)
     return known if len(known) == len(pointed) else None

@@ -1,4 +1,4 @@
-"""Recipes: one YAML file is one recipe, and one recipe is one lane of assets. A new recipe needs no Python.
+"""Recipes: each YAML file is one recipe, which defines a group of assets. A new recipe needs no Python.
 
 A recipe lies in `datasets/`, `suites/`, `trainings/` or `sweeps/`; the name of its file is its name, and its first
 field says its kind and version, such as `slipway: training/1`. `slipway recipes new` begins one;

@@ -1,4 +1,4 @@
-"""Changes to a recipe on a command line, `run.steps=50`: overrides that hold for one command."""
+"""Assignments on a command line, such as `run.steps=50`: they override fields of a recipe for one command."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ AnyTraining = TypeVar("AnyTraining", bound=TrainingRecipe)
 
 
 def load_with(folder: Path, kind: str, name: str, assignments: Sequence[str]) -> Recipes:
-    """The recipes of a folder that can be used, with the assignments applied to `name` of a kind (such as "trainings").
+    """The usable recipes of a folder, with the assignments applied to the recipe `name` of a kind, such as "trainings".
 
-    Raises ValueError for what is no FIELD=VALUE and for a field that has two values, and InvalidRecipes for that
-    recipe and what it stands on, which names the assignment at fault.
+    Raises ValueError for text that is not FIELD=VALUE and for a field that is assigned twice. Raises InvalidRecipes if
+    that recipe, or one that it refers to, is invalid; the problem then names the assignment at fault.
     """
     text_by_field = _fields(assignments)
     written = {_variable(kind, name, field): f"{field}={text}" for field, text in text_by_field.items()}
@@ -31,7 +31,7 @@ def load_with(folder: Path, kind: str, name: str, assignments: Sequence[str]) ->
 
 
 def applied(recipe: AnyTraining, assignments: Sequence[str]) -> AnyTraining:
-    """A recipe that was read before, with assignments applied to it. Raises ValueError for what is not accepted."""
+    """A copy of a validated recipe with the assignments applied. Raises ValueError for a value that is not accepted."""
     if not assignments:
         return recipe
     value: dict[str, Any] = recipe.model_dump(mode="json")
@@ -46,7 +46,7 @@ def applied(recipe: AnyTraining, assignments: Sequence[str]) -> AnyTraining:
 def parsed(assignments: Sequence[str]) -> dict[str, Any]:
     """The value of each field, by its dotted name.
 
-    Raises ValueError for what is no FIELD=VALUE, for a field that has two values, and for a value that is no YAML.
+    Raises ValueError for text that is not FIELD=VALUE, a field that is assigned twice, and a value that is not YAML.
     """
     values: dict[str, Any] = {}
     for field, text in _fields(assignments).items():
@@ -71,12 +71,12 @@ def _fields(assignments: Sequence[str]) -> dict[str, str]:
 
 
 def _variable(kind: str, name: str, field: str) -> str:
-    """The environment variable with the same meaning as an assignment to this field."""
+    """The environment variable that overrides the same field."""
     return overrides.PREFIX + "__".join([kind, name.replace("-", "_"), *field.split(".")]).upper()
 
 
 def _as_written(problem: Problem, written: Mapping[str, str]) -> Problem:
-    """The problem with the assignment as its place, if its place is the variable that stands for the assignment."""
+    """The problem, located at the assignment instead of the environment variable that stands for it."""
     location = problem.location
     return Problem(
         Location(written.get(location.file, location.file), location.line),

@@ -1,4 +1,4 @@
-"""The section `cleaning` of a dataset: what is rewritten, what is masked, and which documents are left out."""
+"""The section `cleaning` of a dataset: how texts are normalised and masked, and which documents are left out."""
 
 import re
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ MaskKind = Literal["email", "ip", "phone", "card", "iban", "secret"]
 
 
 class RulesSection(RecipeSection):
-    """Quality rules, each with its threshold, or null for a rule that is off. A document that breaks one is left out.
+    """Quality rules, each with its threshold, or null to turn the rule off. A document that breaks a rule is left out.
 
-    The rules are tested in this order, and the first broken rule is the reason. docs/cleaning.md explains what each
-    rule measures, and which value its source uses. A preset turns on the rules of its source with their values; a rule
-    that is set beside it replaces the preset's, and null turns it off.
+    The rules are tested in this order, and the first broken rule is the recorded reason. docs/cleaning.md explains what
+    each rule measures and which value its source uses. A preset turns on the rules of its source with their values. A
+    rule that the recipe sets itself replaces the preset's, and null turns the preset's rule off.
     """
 
     preset: Literal["gopher", "c4", "fineweb", "code"] | None = None
-    """The source whose rules are on: Gopher, C4, FineWeb (which is both and more), or StarCoder's for source code."""
+    """The source whose rules apply: Gopher, C4, FineWeb (which combines both with its own), or StarCoder for code."""
     words_at_least: Count | None = None
     """The fewest words between white space; Gopher uses 50."""
     words_at_most: Count | None = None
@@ -35,7 +35,7 @@ class RulesSection(RecipeSection):
     lorem_ipsum_at_most: Occurrences | None = None
     """The most occurrences of "lorem ipsum", in capitals or not; C4 uses 0."""
     symbols_per_word_at_most: Positive | None = None
-    """The most hash signs, or ellipses, for each word; Gopher uses 0.1."""
+    """The most hash signs, or ellipses, per word; Gopher uses 0.1."""
     mean_word_length_at_least: Positive | None = None
     """The smallest mean number of characters in a word; Gopher uses 3."""
     mean_word_length_at_most: Positive | None = None
@@ -45,9 +45,9 @@ class RulesSection(RecipeSection):
     bullet_lines_at_most: Share | None = None
     """The largest share of lines that begin with a bullet; Gopher uses 0.9."""
     ellipsis_lines_at_most: Share | None = None
-    """The largest share of lines that end with an ellipsis; Gopher uses 0.3."""
+    """The largest share of lines that end in an ellipsis; Gopher uses 0.3."""
     punctuated_lines_at_least: Share | None = None
-    """The smallest share of lines that end with the mark of a sentence; FineWeb uses 0.12."""
+    """The smallest share of lines that end in sentence punctuation; FineWeb uses 0.12."""
     short_lines_at_most: Share | None = None
     """The largest share of lines of at most 30 characters; FineWeb uses 0.67."""
     duplicate_lines_at_most: Share | None = None
@@ -59,7 +59,7 @@ class RulesSection(RecipeSection):
     duplicate_paragraph_characters_at_most: Share | None = None
     """The largest share of the text in paragraphs that repeat an earlier one; Gopher uses 0.2."""
     newlines_per_word_at_most: Positive | None = None
-    """The most newlines for each word: a list has many; FineWeb uses 0.3."""
+    """The most newlines per word, because lists have many; FineWeb uses 0.3."""
     mean_line_length_at_most: Positive | None = None
     """The largest mean number of characters in a line; StarCoder uses 100."""
     longest_line_at_most: Count | None = None
@@ -91,19 +91,19 @@ class RulesSection(RecipeSection):
 
     @model_validator(mode="after")
     def _leave_something(self) -> Self:
-        """No document has more of something than the most, and less than the fewest."""
+        """A lower limit above the upper limit of the same measure would leave out every document."""
         limits = self.thresholds()
         for name, most in limits.items():
             fewest = limits.get(name.replace("_at_most", "_at_least"), most)
             if fewest > most:
-                written = name if name in self.model_fields_set else name.replace("_at_most", "_at_least")
-                other, bound = (fewest, "or more") if written == name else (most, "or less")
-                raise Invalid(written, f"expected {other:g} {bound}: the other limit of this is {other:g}")
+                if name in self.model_fields_set:
+                    raise Invalid(name, f"expected {fewest:g} or more: the lower limit is {fewest:g}")
+                lower = name.replace("_at_most", "_at_least")
+                raise Invalid(lower, f"expected {most:g} or less: the upper limit is {most:g}")
         return self
 
     def thresholds(self) -> dict[str, float]:
-        """The rules that are on, the preset's among them, with their thresholds, in the order in which they are
-        tested."""
+        """The thresholds of all active rules, including the preset's, in the order in which the rules are tested."""
         chosen: dict[str, Any] = dict(PRESETS[self.preset]) if self.preset else {}
         chosen |= {name: getattr(self, name) for name in self.model_fields_set}
         return {name: chosen[name] for name in RULE_NAMES if chosen.get(name) is not None}
@@ -136,7 +136,7 @@ GOPHER: Mapping[str, float] = {
     "duplicate_9grams_at_most": 0.11,
     "duplicate_10grams_at_most": 0.1,
 }
-"""Table A1 of Gopher (Rae et al. 2021, arXiv 2112.11446), and its rules of quality."""
+"""Gopher (Rae et al. 2021, arXiv 2112.11446): the limits on repetition in its table A1, and its quality rules."""
 C4: Mapping[str, float] = {"curly_brackets_at_most": 0, "lorem_ipsum_at_most": 0, "sentences_at_least": 5}
 """The rules of C4 (Raffel et al. 2020, JMLR 21) that judge a whole page; those for lines are in `LinesSection`."""
 FINEWEB: Mapping[str, float] = {
@@ -153,26 +153,26 @@ CODE: Mapping[str, float] = {
     "longest_line_at_most": 1000,
     "alphabetic_characters_at_least": 0.25,
 }
-"""StarCoder (Li et al. 2023, arXiv 2305.06161, 3.1): files that people do not write by hand are left out."""
+"""StarCoder (Li et al. 2023, arXiv 2305.06161, 3.1): the rules leave out files that nobody wrote by hand."""
 CLASSIFIER = "classifier_at_least"
-"""What the score of a recipe's classifier is called, and why a document with too low a score is left out."""
+"""The name of the classifier's score, and the reason that is recorded for a document whose score is too low."""
 PRESETS: Mapping[str, Mapping[str, float]] = {"gopher": GOPHER, "c4": C4, "fineweb": FINEWEB, "code": CODE}
 
 
 class NearDuplicatesSection(RecipeSection):
-    """Of documents that share nearly all of their text, all but one are left out (MinHash with LSH)."""
+    """Near-duplicates: of documents that share nearly all of their text, only one is kept (MinHash with LSH)."""
 
     similarity: Annotated[float, Field(gt=0, lt=1)] = 0.8
-    """The Jaccard similarity of word 5-grams, between 0 and 1, from which on two documents count as near-duplicates."""
+    """Two documents are near-duplicates if the Jaccard similarity of their word 5-grams (0 to 1) is at least this."""
 
 
 class EvaluationSetSection(RecipeSection):
-    """A file of texts that models are measured on, read as a source's files are."""
+    """A file of evaluation texts. It is read like the files of a source."""
 
     file: Text
     """The path of the file; a relative path starts at the recipe's folder."""
     fields: Annotated[tuple[Text, ...], Field(min_length=1)] = ("text",)
-    """The fields of a JSON object, or the columns of a table, whose texts are items, each for itself: `question`."""
+    """The fields of a JSON object, or the columns of a table, such as `question`; each text in them is one item."""
 
     @field_validator("file")
     @classmethod
@@ -181,7 +181,7 @@ class EvaluationSetSection(RecipeSection):
 
 
 def _by_its_file(value: Any) -> Any:
-    """A path alone stands for the set in that file. What this gives is no JSON any more: it has tuples for lists."""
+    """Accept a path alone for the evaluation set in that file. Lists become tuples, as the strict model expects."""
     if isinstance(value, str):
         return {"file": value}
     if isinstance(value, dict):
@@ -190,48 +190,48 @@ def _by_its_file(value: Any) -> Any:
 
 
 class DecontaminationSection(RecipeSection):
-    """Training documents are left out that share a passage of 13 or more words with an evaluation text, or that contain
-    a shorter one whole."""
+    """Decontamination: a training document is left out if it shares a passage of 13 or more words with an evaluation
+    text, or if it contains a shorter evaluation text as a whole."""
 
     against: tuple[Annotated[EvaluationSetSection, BeforeValidator(_by_its_file)], ...] = ()
-    """The evaluation sets besides the validation split: the path of a file, or `file` and `fields`."""
+    """Evaluation sets besides the validation split, each as the path of a file, or as `file` and `fields`."""
     shortest: Annotated[int, Field(ge=5)] = 6
-    """The fewest words of an item of an evaluation set that is searched for as a whole, with one word changed from 10
-    words on, and however many documents contain it."""
+    """Items of an evaluation set with at least this many words are searched for as a whole, however many documents
+    contain them. Items of 10 or more words also match with one word changed."""
     validation: bool = False
-    """Whether a passage that is shared with the dataset's own validation split counts too. Pages of one site and of one
-    manual share many; near-duplicates of validation documents are left out in any case."""
+    """Whether passages shared with the dataset's own validation split count too. Pages of one site or one manual share
+    many passages. Near-duplicates of validation documents are always left out."""
     common: Count = 10
-    """A passage that is in more training documents than this is boilerplate, such as a licence, and does not count."""
+    """A passage in more training documents than this is boilerplate, such as a licence, and does not count."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """The share of a held-out document, between 0 and 1, from which on even boilerplate counts as shared."""
+    """If a training document shares at least this part of a held-out document (0 to 1), boilerplate counts as well."""
 
 
 class CleaningSection(RecipeSection):
     """How texts are cleaned before they are compared and encoded."""
 
     normalise: bool = True
-    """Whether texts are brought to Unicode NFC, to plain newlines, and to no control characters but tab and newline."""
+    """Whether to convert texts to Unicode NFC and plain newlines, without control characters but tab and newline."""
     languages: tuple[Text, ...] = ()
     """The languages whose documents are kept, such as `en` or `python`; empty for all. docs/cleaning.md says how the
     language of a document is found."""
     urls: UrlsSection = UrlsSection()
     licences: tuple[Text, ...] = ()
-    """The licences whose documents are kept, as patterns in which `*` stands for anything; empty for all. A document
-    without a licence (`reading.metadata.licence`) is left out then."""
+    """The licences whose documents are kept, as patterns in which `*` matches anything; empty for all. If the list is
+    not empty, documents without a licence (`reading.metadata.licence`) are left out."""
     lines: LinesSection = LinesSection()
     rules: RulesSection = RulesSection()
     own_rules: OwnRules = Field(default={})
-    """Rules of one's own: Python files, by the name of the function in them that says whether a document is kept."""
+    """Your own rules: Python files, by the name of the function in each that decides whether to keep a document."""
     classifier: ClassifierSection | None = None
     mask: tuple[MaskKind, ...] = ()
     """The kinds of personal data that a placeholder replaces: `email`, `ip`, `phone`, `card`, `iban`, and `secret` for
     keys, tokens and passwords."""
     patterns: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,31}$")], Text] = Field(default={})
-    """Regular expressions of one's own, by the name of what they match, which `<NAME>` replaces."""
+    """Your own regular expressions, by name. The placeholder `<NAME>` replaces each match."""
     kept_duplicate: Literal["first", "longest", "newest"] = "first"
-    """Which of equal or nearly equal documents is kept: the first by the names of files, the longest, or the newest by
-    `reading.metadata.date`. One that is held out goes before any other."""
+    """Which of several equal or nearly equal documents is kept: the first by file name, the longest, or the newest by
+    `reading.metadata.date`. A held-out document always comes before the others."""
     near_duplicates: NearDuplicatesSection | None = NearDuplicatesSection()
     decontamination: DecontaminationSection | None = DecontaminationSection()
 
@@ -239,16 +239,16 @@ class CleaningSection(RecipeSection):
     @classmethod
     def _define_functions(cls, rules: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         for name in rules:
-            require(name not in RULE_NAMES, name, "expected another name: a rule of Slipway has it")
+            require(name not in RULE_NAMES, name, "expected another name: Slipway has a rule of this name")
         return checked_own_rules(rules, info)
 
     def thresholds(self) -> dict[str, float]:
-        """What is measured of each document, with the limits: the rules that are on, and the classifier."""
+        """The limits of all measures of a document: the active rules, and the classifier's score."""
         of_classifier = {CLASSIFIER: self.classifier.at_least} if self.classifier else {}
         return self.rules.thresholds() | of_classifier
 
     def content(self) -> dict[str, Any]:
-        """The section as JSON has it, without the paths of files: what is in them counts, not where they lie."""
+        """The section as JSON, without the paths of files: their contents count, not where they are."""
         content = self.model_dump(mode="json", exclude={"classifier": {"file"}, "urls": {"file"}})
         content["own_rules"] = sorted(self.own_rules)
         if content["decontamination"]:
@@ -259,10 +259,10 @@ class CleaningSection(RecipeSection):
     @classmethod
     def _are_patterns(cls, patterns: dict[str, str]) -> dict[str, str]:
         for name, pattern in patterns.items():
-            require(name not in get_args(MaskKind), name, "expected another name: the masks have one of that name")
+            require(name not in get_args(MaskKind), name, "expected another name: there is a mask of this name")
             try:
                 compiled = re.compile(pattern)
             except re.error as error:
                 raise Invalid(name, f"expected a regular expression of Python: {error.msg}") from None
-            require(not compiled.fullmatch(""), name, "expected one that matches no empty text")
+            require(not compiled.fullmatch(""), name, "expected an expression that does not match the empty text")
         return patterns

@@ -1,11 +1,11 @@
-"""Constraints between parameters: a small language of comparisons, which is parsed and never executed as Python.
+"""Constraints between parameters: a small language of comparisons. It is parsed, and never executed as Python.
 
     batch.micro <= batch.sequences
     optimiser.learning_rate * batch.sequences < 0.5 and batch.length % 64 == 0
     optimiser.kind != "muon" or optimiser.momentum > 0.9
 
 Numbers, texts in quotes, true and false, dotted names of fields, + - * / // % and parentheses, comparisons (which may
-be chained), `and`, `or`, `not`. A constraint that cannot be worked out does not hold: one that divides by zero,
+be chained), `and`, `or`, `not`. A constraint that cannot be evaluated does not hold: for example, it divides by zero,
 compares a number with a text, or calculates with a text.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 from slipway.recipes.problems import format_value
 
 LONGEST = 500
-"""Characters of a constraint at most: the depth of what is parsed is bounded by it."""
+"""The most characters of a constraint, which also bounds the depth of its syntax tree."""
 EXPECTED = (
     "comparisons of numbers, texts and fields such as batch.micro <= batch.sequences, with + - * / // % and "
     "parentheses, joined by and, or, not"
@@ -45,7 +45,7 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 class InvalidConstraint(ValueError):
-    """A text that is no constraint, or values that it cannot be worked out with; the message says what was found."""
+    """A text that is not a constraint, or values for which it cannot be evaluated; the message says what was found."""
 
 
 @dataclass(frozen=True)
@@ -57,18 +57,19 @@ class Constraint:
 
     @property
     def names(self) -> frozenset[str]:
-        """The fields that it names."""
+        """The fields that the constraint names."""
         return frozenset(_names(self._tree))
 
     def holds(self, values: Mapping[str, Any]) -> bool:
-        """Whether it holds for these values. One that names a field without a value holds: the field does not exist."""
+        """Whether the constraint holds for these values. It holds if it names a field without a value, because that
+        field does not exist."""
         try:
             return not self._has_all(values) or bool(_value(self._tree, values))
         except (InvalidConstraint, ArithmeticError):
             return False
 
     def check(self, values: Mapping[str, Any]) -> None:
-        """Raises InvalidConstraint where it compares or calculates with what is not made for it."""
+        """Raises InvalidConstraint if the constraint compares or calculates with values of the wrong type."""
         if self._has_all(values):
             with contextlib.suppress(ArithmeticError):
                 _value(self._tree, values)
@@ -78,7 +79,7 @@ class Constraint:
 
 
 def parse(text: str) -> Constraint:
-    """The constraint that a text states. Raises InvalidConstraint."""
+    """Parse a constraint. Raises InvalidConstraint."""
     if len(text) > LONGEST:
         raise InvalidConstraint(f"{len(text)} characters, of {LONGEST} at most")
     try:
@@ -90,7 +91,7 @@ def parse(text: str) -> Constraint:
 
 
 def _check(node: ast.expr, text: str, condition: bool) -> None:
-    """Refuse all that is not of the language; `condition` is whether a truth value is expected here."""
+    """Refuse syntax outside the language; `condition` says whether a truth value is expected here."""
     match node:
         case ast.BoolOp(values=values) if condition:
             parts = [(value, True) for value in values]
@@ -159,7 +160,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _dotted(node: ast.AST) -> str | None:
-    """`batch.micro` of a name or an attribute of one, None for anything else."""
+    """The dotted name, such as `batch.micro`, of a name or an attribute; None for any other expression."""
     match node:
         case ast.Name(id=name):
             return name

@@ -1,7 +1,7 @@
-"""Cron strings of five fields, checked for form, range and a day that comes, when recipes are loaded.
+"""Cron strings of five fields: loading a recipe checks their form, their ranges, and that their day ever comes.
 
-Later is too late: a string that Dagster refuses ends the loading of all recipes, and one whose day never comes ends
-each tick of its schedule.
+Dagster would notice later, with more damage: a string that it refuses stops the loading of all recipes, and a day that
+never comes makes each tick of its schedule fail.
 """
 
 import re
@@ -13,7 +13,7 @@ _ITEM = re.compile(r"(?:\*|(?P<low>[0-9]+)(?:-(?P<high>[0-9]+))?)(?:/(?P<step>[0
 
 
 def check(text: str) -> str:
-    """`text` unchanged. Raises ValueError with what is expected; names of days and months are not accepted."""
+    """Returns `text` unchanged. Raises ValueError with what is expected; names of days and months are not accepted."""
     fields = text.split()
     if len(fields) != len(FIELDS):
         raise ValueError(f"expected a cron string of five fields: {', '.join(FIELDS)}")
@@ -23,14 +23,15 @@ def check(text: str) -> str:
         if not all(items):
             raise ValueError(f"expected a cron string whose {name} is * or {low} to {high} (with , - or /)")
         values[name] = set().union(*items)
-    # Also beside a day of the week, on which it would be due: Dagster looks for days of both kinds, and fails.
+    # This holds even with a day of the week, on which the schedule would be due: Dagster searches for days of both
+    # kinds, and fails.
     if not _comes(values["day of the month"], values["month"]):
         raise ValueError("expected a cron string whose day of the month comes in one of its months")
     return text
 
 
 def _values(item: str, low: int, high: int) -> set[int]:
-    """The values that a part of a field stands for; none for one that is wrong."""
+    """The values that a part of a field stands for; empty if the part is invalid."""
     match = _ITEM.fullmatch(item)
     step = int((match and match["step"]) or 1)
     if match is None or not 0 < step <= high:
@@ -38,7 +39,9 @@ def _values(item: str, low: int, high: int) -> set[int]:
     first = int(match["low"] or low)
     alone = match["low"] and not match["high"] and not match["step"]
     last = first if alone else int(match["high"] or high)
-    return set(range(first, last + 1, step)) if low <= first <= last <= high else set()
+    if low <= first <= last <= high:
+        return set(range(first, last + 1, step))
+    return set()
 
 
 def _comes(days: set[int], months: set[int]) -> bool:

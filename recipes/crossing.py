@@ -1,4 +1,4 @@
-"""Checks between recipes: the dataset of a training exists and fits its model. Those of a sweep: `sweep_faults`."""
+"""Checks between recipes: a training's dataset exists and fits its model. `sweep_faults` has the checks of sweeps."""
 
 from collections.abc import Iterator, Mapping, Set
 
@@ -17,7 +17,7 @@ from slipway.trainer.data import contents
 def training_faults(
     training: TrainingRecipe, names: Set[str], datasets: Mapping[str, DatasetRecipe]
 ) -> Iterator[RecipeFault]:
-    """The faults of a training, given the names of all datasets, and those of them that are usable."""
+    """The faults of a training, given the names of all datasets and the usable datasets."""
     if training.dataset is not None and training.dataset not in names:
         yield _unknown_name("dataset", training.dataset, names)
     if not isinstance(training, ModelRecipe):
@@ -25,7 +25,8 @@ def training_faults(
     own = {name: datasets[name] for name in training.datasets if name in datasets}
     yield from _mix_faults(training, names, own)
     for dataset in own.values():
-        if faults := list(_content_faults(training, dataset)):
+        faults = list(_content_faults(training, dataset))
+        if faults:
             yield from faults
             break
     unfit = list(layout_faults(training))
@@ -36,9 +37,9 @@ def training_faults(
 
 
 def model_name_faults(trainings: Mapping[str, ModelRecipe]) -> Iterator[tuple[str, RecipeFault]]:
-    """The names of registered models that the UI would show as one and the same, each with its training.
+    """Faults of registered models with different names that have the same asset prefix, each with its training.
 
-    Trainings may lead to one registered model, under one name.
+    Several trainings may lead to one registered model, but only under the same name.
     """
     first: dict[str, ModelRecipe] = {}
     for name, training in trainings.items():
@@ -50,7 +51,7 @@ def model_name_faults(trainings: Mapping[str, ModelRecipe]) -> Iterator[tuple[st
 
 
 def _mix_faults(training: ModelRecipe, names: Set[str], own: Mapping[str, DatasetRecipe]) -> Iterator[RecipeFault]:
-    """The faults of a mix: datasets that there are not, pictures, and datasets that each train a tokenizer."""
+    """The faults of a mix: unknown datasets, datasets of pictures, and several datasets that train tokenizers."""
     if training.mix is None:
         return
     weights_by_path: list[tuple[Path, Mapping[str, float]]] = [(("mix", "weights"), training.mix.weights)]
@@ -63,10 +64,13 @@ def _mix_faults(training: ModelRecipe, names: Set[str], own: Mapping[str, Datase
             if name not in names:
                 known = ", ".join(sorted(names)) or "there is none"
                 yield RecipeFault((*path, name), format_value(name), f"the name of a dataset recipe ({known})")
-    if pictures := [name for name, dataset in own.items() if dataset.images]:
+    pictures = [name for name, dataset in own.items() if dataset.images]
+    if pictures:
         yield RecipeFault(("mix",), f"pictures in dataset {pictures[0]}", "datasets of texts: a mix is of texts")
-    elif len(alone := [name for name, dataset in own.items() if dataset.tokenizer.file is None]) > 1:
-        actual = f"datasets {alone[0]} and {alone[1]}, each of which trains a tokenizer of its own"
+        return
+    trained = [name for name, dataset in own.items() if dataset.tokenizer.file is None]
+    if len(trained) > 1:
+        actual = f"datasets {trained[0]} and {trained[1]}, each of which trains a tokenizer of its own"
         yield RecipeFault(("mix",), actual, "one tokenizer: the same tokenizer.file in the recipes of all of them")
 
 
@@ -81,7 +85,7 @@ def suite_faults(suite: SuiteRecipe, datasets: Set[str], dataset: DatasetRecipe 
 
 
 def gate_faults(training: TrainingRecipe, names: Set[str], suites: Mapping[str, SuiteRecipe]) -> Iterator[RecipeFault]:
-    """The faults of a training's suite and gate, given the names of all suites and those that are usable."""
+    """The faults of a training's suite and gate, given the names of all suites and the usable suites."""
     if not isinstance(training, ModelRecipe):
         return
     if training.suite is not None and training.suite not in names:
@@ -95,7 +99,7 @@ def gate_faults(training: TrainingRecipe, names: Set[str], suites: Mapping[str, 
 
 
 def _task_faults(training: ModelRecipe, suite: SuiteRecipe | None) -> Iterator[RecipeFault]:
-    """The faults of limits for generation tasks; `suite` is None where the training has none that is usable."""
+    """The faults of limits for generation tasks; `suite` is None if the training has no usable suite."""
     if training.suite is not None and suite is None:
         return
     known = suite.generation.tasks if suite and suite.generation else ()
@@ -109,8 +113,9 @@ def _task_faults(training: ModelRecipe, suite: SuiteRecipe | None) -> Iterator[R
 
 
 def _evaluation_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
-    """The fault of a section `evaluation` whose ranks the placement does not have, or that do not divide the model."""
-    numbers, nodes = training.numbers_alone(), training.placement.nodes.max
+    """The fault of a section `evaluation` whose ranks exceed the placement or do not divide the model."""
+    numbers = training.numbers_alone()
+    nodes = training.placement.nodes.max
     try:
         next(evaluating.fitting(numbers, training.evaluation, nodes, training.placement.ranks_per_node))
     except layout.UnfitLayout as unfit:

@@ -1,7 +1,7 @@
 """A dataset's recipe: where the texts come from, and how they are cleaned, encoded, split and packed.
 
-With a section `images` the documents are labelled images instead, which are neither cleaned nor encoded. Every field
-but the source has a default, so a recipe for a folder of texts is three lines long.
+With a section `images` the documents are labelled images instead, which are neither cleaned nor encoded. All fields
+except the source have defaults, so a recipe for a folder of texts is three lines long.
 """
 
 from fnmatch import fnmatchcase
@@ -17,10 +17,10 @@ from slipway.trainer.base.invalid import require
 
 
 class FileSelection(RecipeSection):
-    """The files of a source that are taken: those that match an `include` pattern and no `exclude` pattern.
+    """Selects the files of a source that match an `include` pattern and no `exclude` pattern.
 
-    Both are patterns of `fnmatch` over the path inside the source, with forward slashes; `*` also matches `/`, and
-    `**/` also matches nothing.
+    The patterns are those of `fnmatch`, over the path inside the source with forward slashes. `*` also matches `/`, and
+    `**/` also matches the empty text.
     """
 
     include: tuple[Text, ...] = ("*",)
@@ -35,12 +35,12 @@ class FileSelection(RecipeSection):
         )
 
     def passes_over(self, folder: str) -> bool:
-        """Whether an `exclude` pattern matches whatever is below `folder`: it ends in `*` and matches its beginning."""
+        """Whether an `exclude` pattern that ends in `*` matches everything below `folder`."""
         return any(glob.endswith("*") and _matches(f"{folder}/", glob) for glob in self.exclude)
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Whether a path matches a pattern, in which `**/` stands for any folders or none, as in most tools."""
+    """Whether a path matches a pattern. As in most tools, `**/` matches any number of folders, including none."""
     if fnmatchcase(path, pattern):
         return True
     without = pattern.removeprefix("**/").replace("/**/", "/")
@@ -72,11 +72,13 @@ class DirectorySource(FileSelection):
     def file_system_snapshot(self) -> str | None:
         """The name of the file system's snapshot that the folder lies in (`.snap/<name>` on CephFS), or None."""
         parts = Path(self.path).parts
-        return parts[parts.index(".snap") + 1] if ".snap" in parts[:-1] else None
+        if ".snap" not in parts[:-1]:
+            return None
+        return parts[parts.index(".snap") + 1]
 
     @property
     def location(self) -> str:
-        """The path of the folder without the file system's snapshot, which may change from build to build."""
+        """The path of the folder without the file system's snapshot, whose name may change from build to build."""
         return str(Path(self.path)).replace(f"/.snap/{self.file_system_snapshot}", "")
 
     @field_validator("path")
@@ -94,8 +96,8 @@ class ObjectStoreSource(FileSelection):
 
 
 class MetadataSection(RecipeSection):
-    """The fields of a JSON object, or the columns of a table, that say where a document comes from. Of the pages of a
-    web archive, URL and date are known without them."""
+    """The fields of a JSON object, or the columns of a table, that say where a document comes from. Web archives have
+    the URL and the date of each page without these fields."""
 
     url: Text | None = None
     """The field with the document's URL."""
@@ -109,30 +111,29 @@ class ReadingSection(RecipeSection):
     """How documents are read from files. A file's content and name tell its format (docs/datasets.md)."""
 
     format: Literal["text", "lines", "array", "object", "csv", "html", "warc"] | None = None
-    """The format of all files but Parquet ones, whatever they look like; null to tell it from each file."""
+    """The format of all files that are not Parquet, whatever they look like; null detects the format of each file."""
     separator: Text | None = None
-    """What stands between two documents of a plain file, such as `<|endoftext|>`, or `"\\n"` for a document in each
-    line; null for one document in each file."""
+    """The text between two documents of a plain file, such as `<|endoftext|>`, or `"\\n"` for one document per line;
+    null for one document per file."""
     encoding: Text | None = None
-    """The encoding of what is not UTF-8 in plain files, JSON and tables, such as `cp1252` or `euc_jp`; null to
-    tell it from each plain file."""
+    """The encoding of plain files, JSON and tables that are not UTF-8, such as `cp1252` or `euc_jp`; null detects the
+    encoding of each plain file."""
     text_field: Text = "text"
     """The field of a JSON object, or the column of a table, that holds the text."""
     metadata: MetadataSection = MetadataSection()
     whole_megabytes: Annotated[float, Field(gt=0)] | None = 1.0
-    """Megabytes of the longest plain file that is one document; a longer one is divided, where paragraphs or lines
-    end, into parts of about a sixteenth of this. Null to divide none."""
+    """The most megabytes of a plain file that becomes one document. A longer file is divided, where paragraphs or lines
+    end, into parts of about a sixteenth of this size. Null divides no file."""
     longest_megabytes: Annotated[float, Field(gt=0)] = 16.0
-    """Megabytes of text in the longest document that is kept; it limits the memory that a reader needs."""
+    """The most megabytes of text in a document; longer documents are left out. The limit bounds a reader's memory."""
     quarantine: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """The largest share of unreadable documents, and of files that break off, from 0 to 1, with which a build goes
-    on instead of failing."""
+    """The build fails if the share of unreadable documents, or of files that break off, is above this (0 to 1)."""
 
     @field_validator("encoding")
     @classmethod
     def _is_known(cls, encoding: str | None) -> str | None:
         try:
-            b"  ".decode(encoding or "utf-8")  # of no bytes, Python does not look for the encoding
+            b"  ".decode(encoding or "utf-8")  # Python looks up the encoding only if there are bytes to decode
         except UnicodeError:
             return encoding
         except (LookupError, ValueError):
@@ -140,10 +141,10 @@ class ReadingSection(RecipeSection):
         return encoding
 
     def content(self) -> dict[str, Any]:
-        """The fields that decide what documents a file holds, as JSON has them."""
+        """The fields that decide which documents a file holds, as JSON."""
         content = self.model_dump(mode="json", exclude={"quarantine"})
         if self.whole_megabytes == ReadingSection.model_fields["whole_megabytes"].default:
-            del content["whole_megabytes"]  # recipes of before this field keep their hashes
+            del content["whole_megabytes"]  # recipes from before this field keep their hashes
         return content
 
 
@@ -151,30 +152,30 @@ class ImagesSection(RecipeSection):
     """Labelled images in the rows of Parquet files, instead of texts. All images are resized to one size."""
 
     height: Count
-    """Pixels of every image from top to bottom."""
+    """The height of every image, in pixels."""
     width: Count
-    """Pixels of every image from left to right."""
+    """The width of every image, in pixels."""
     channels: Literal[1, 3, 4] = 3
-    """Numbers per pixel: 1 is grey, 3 is red, green and blue, 4 is these and opacity."""
+    """Channels per pixel: 1 for grey, 3 for RGB, 4 for RGBA."""
     image_field: Text = "image"
-    """The column with the image: a PNG or JPEG, a struct with one as `bytes`, or a list of the pixels' bytes."""
+    """The column with the image: a PNG or JPEG, a struct that has one in `bytes`, or a list of the pixels' bytes."""
     label_field: Text = "label"
-    """The column with the name of the class, a whole number or text."""
+    """The column with the class, as a whole number or text."""
     largest_megapixels: Annotated[float, Field(gt=0)] = 50.0
-    """Millions of pixels in the largest image that is kept; it limits the memory that a reader needs."""
+    """The most megapixels of an image; larger images are left out. The limit bounds a reader's memory."""
     shard_megabytes: Annotated[float, Field(gt=0)] = 32.0
-    """Megabytes of pixels in an average shard; every shard has between half and one and a half times as many."""
+    """Megabytes of pixels in an average shard; the size of a shard is between 0.5 and 1.5 times this."""
 
 
 class TokenizerSection(RecipeSection):
-    """A byte-level BPE tokenizer: trained on the first training split and then kept, or an existing one."""
+    """A byte-level BPE tokenizer: an existing one, or one that is trained once, on the first training split."""
 
     vocab_size: Annotated[int, Field(ge=257)] = 8192
-    """The number of tokens: the 256 bytes, the end of a document, and the merges."""
+    """The size of the vocabulary: the 256 bytes, the end-of-document token, and the merges."""
     edition: Count = 1
-    """A number to raise for a new tokenizer, trained on the present documents; every shard changes with it."""
+    """Raise this number to train a new tokenizer on the current documents. Every shard changes with it."""
     megabytes: Annotated[float, Field(gt=0)] = 100.0
-    """Megabytes of text to train on at most: a sample of the training documents, chosen by their hashes."""
+    """The most megabytes of text to train the tokenizer on: a sample of the training documents, chosen by hash."""
     file: Text | None = None
     """The file of an existing tokenizer to use instead, in the JSON of the library `tokenizers`, or a SentencePiece
     model; a relative path starts at the recipe's folder."""
@@ -189,36 +190,36 @@ class SplitSection(RecipeSection):
     """The share of the documents that is held out for validation."""
 
     validation: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """The share of the documents, between 0 and 1, that is held out for validation; their hashes decide which."""
+    """The share of the documents, between 0 and 1, that is held out for validation. Their hashes decide which."""
 
 
 class ShardsSection(RecipeSection):
     """How the tokens are divided into shards."""
 
     tokens: Count = 16_777_216
-    """Tokens in an average shard; every shard has between half and one and a half times as many."""
+    """Tokens in an average shard; the size of a shard is between 0.5 and 1.5 times this."""
 
 
 class ChecksSection(RecipeSection):
-    """The limits of the checks that a snapshot passes before trainings use it; a failed check blocks later assets."""
+    """The limits of the checks on a new snapshot. A failed check blocks the assets that depend on the snapshot."""
 
     drift: Annotated[float, Field(gt=0)] = 0.25
-    """The largest population stability index, against the parent snapshot, of lengths and languages, or of classes."""
+    """The largest population stability index of lengths and languages, or of classes, against the parent snapshot."""
     left_out: Annotated[float, Field(ge=0, le=1)] = 0.9
-    """The largest share of the documents that were read, by number, that cleaning and comparison may leave out."""
+    """The largest share of the documents read that cleaning and comparison may leave out."""
     contaminated: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """The largest share of the documents that may be left out because of what they share with an evaluation set."""
+    """The largest share of the documents that may be left out because they share text with an evaluation set."""
     shrinkage: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """By which share of its parent's bytes of text, or of pixels, a snapshot may be smaller."""
+    """The largest share of its parent's bytes (of text, or of pixels) that a snapshot may lose."""
     removal: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """By how much the share of the documents that one rule leaves out may differ from that of the parent."""
+    """The share of documents that one rule leaves out may differ from the parent's share by at most this."""
     language: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """The largest share of its bytes that a language may lose against the parent."""
+    """The largest share of its bytes that a language may lose, compared with the parent."""
     source: Annotated[float, Field(ge=0, le=1)] = 0.9
-    """The largest share of its bytes that a source, a folder at the top, may lose against the parent."""
+    """The largest share of its bytes that a source (a top-level folder) may lose, compared with the parent."""
     queries: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,47}$")], Text] = Field(default={})
-    """Checks of one's own, by their names: SQL of duckdb over the tables `documents` and `parent`, which gives the
-    rows that should not be there (docs/datasets.md)."""
+    """Your own checks, by name: a DuckDB query over the tables `documents` and `parent` that returns rows that should
+    not exist (docs/datasets.md)."""
 
 
 class DatasetRecipe(Recipe):
@@ -237,10 +238,10 @@ class DatasetRecipe(Recipe):
     checks: ChecksSection = ChecksSection()
     engine: Literal["local", "dask"] | None = None
     """Where documents are read, cleaned and encoded: `local`, in the step's own pod, or `dask`, by the workers of
-    `compute.dask` in the platform's settings; by default, there if the settings have it. It changes no byte."""
+    `compute.dask` in the platform's settings. The default is `dask` if the settings have it. The result is the same."""
     resources: dict[str, Quantity] = Field(default={})
-    """The resources of the pods that build the dataset on a cluster, such as `memory: 128Gi`; the cluster's settings
-    decide the others."""
+    """The resources of the pods that build the dataset on a cluster, such as `memory: 128Gi`. The cluster's settings
+    decide the resources that are not named here."""
 
     @model_validator(mode="after")
     def _images_are_no_text(self) -> Self:
@@ -257,13 +258,13 @@ class DatasetRecipe(Recipe):
         return self
 
     def selects(self, path: str) -> bool:
-        """Whether the file at `path`, relative to the source, is taken; for images, only Parquet files are."""
+        """Whether the file at `path`, relative to the source, is selected. For images, only Parquet files are."""
         return self.source.selects(path) and (self.images is None or path.lower().endswith(".parquet"))
 
     def content(self) -> dict[str, Any]:
-        """The fields that decide the snapshot's content, as JSON has them.
+        """The fields that decide the snapshot's content, as JSON.
 
-        The place of the files is not among them: the snapshot's provenance has their names and contents.
+        They leave out where the files are: the snapshot's provenance has the names and contents of the files.
         """
         of_kind = {"cleaning", "tokenizer", "shards"} if self.images is None else {"images"}
         sections = {"source", "reading", "split"} | of_kind

@@ -1,6 +1,6 @@
 """Descriptions of the schema's fields: name, meaning, type and default, read from the classes and their docstrings.
 
-So the comments in a new recipe always agree with what is checked.
+The comments in a new recipe come from here, so they always agree with the validation.
 """
 
 import ast
@@ -28,7 +28,7 @@ KIND_NAMES: dict[Any, str] = {
     dict: "A section of names and values.",
 }
 REQUIRED: Any = object()
-"""Stands for the default of a field without one."""
+"""The default of a field that has none: a recipe must set it."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class FieldDescription:
     meaning: str
     """One paragraph."""
     sections: tuple[type, ...]
-    """The classes that this section may have, the usual one first; empty for a plain value."""
+    """The classes that the section may be of, the usual class first; empty for a plain value."""
     default: Any
     choices: tuple[str, ...]
     """The possible values, if they are few and known."""
 
 
 def fields(section: type) -> list[FieldDescription]:
-    """The fields that a recipe may write in a section, in the order of the schema; `name` is not among them."""
+    """The fields that a recipe may set in a section, in the order of the schema, without `name`."""
     texts = _docstrings(section)
     descriptions = []
     for name, (kind, default) in _declared(section).items():
@@ -58,14 +58,16 @@ def fields(section: type) -> list[FieldDescription]:
 
 
 def summary(section: type) -> str:
-    """The first paragraph of a class's own docstring; empty without one."""
+    """The first paragraph of a class's own docstring; empty if it has none."""
     own = section.__dict__.get("__doc__") or ""
     written = not own.startswith(f"{section.__name__}(")  # the docstring that a dataclass generates
-    return " ".join(inspect.cleandoc(own).split("\n\n")[0].split()) if written else ""
+    if not written:
+        return ""
+    return " ".join(inspect.cleandoc(own).split("\n\n")[0].split())
 
 
 def _declared(section: type) -> dict[str, tuple[Any, Any]]:
-    """By name, the type and the default of each field."""
+    """The type and the default of each field, by name."""
     if dataclasses.is_dataclass(section):
         hints = typing.get_type_hints(section)
         return {field.name: (hints[field.name], _default_of(field)) for field in dataclasses.fields(section)}
@@ -80,7 +82,9 @@ def _declared(section: type) -> dict[str, tuple[Any, Any]]:
 def _default_of(field: "dataclasses.Field[Any]") -> Any:
     if field.default is not dataclasses.MISSING:
         return field.default
-    return REQUIRED if field.default_factory is dataclasses.MISSING else field.default_factory()
+    if field.default_factory is dataclasses.MISSING:
+        return REQUIRED
+    return field.default_factory()
 
 
 def _docstrings(section: type) -> dict[str, str]:
@@ -99,7 +103,7 @@ def _docstrings(section: type) -> dict[str, str]:
 
 
 def _meaning(text: str, kind: Any, sections: tuple[type, ...], choices: tuple[str, ...]) -> str:
-    """The docstring of the field with its choices, or the summary of its section, or else its type in words."""
+    """The docstring of the field, or the summary of its section, or its type in words; followed by its choices."""
     sentence = text or (summary(sections[0]) if sections else "")
     listed = f"One of {', '.join(choices)}." if len(choices) > 1 else f"Always {choices[0]}." if choices else ""
     return " ".join(filter(None, [sentence, listed])) or _kind(kind)
@@ -134,5 +138,5 @@ def _is_section(kind: Any) -> bool:
 
 
 def is_required(default: Any) -> bool:
-    """Whether this is the default of a field that a recipe must write."""
+    """Whether this is the default of a field that a recipe must set."""
     return default is REQUIRED or default is PydanticUndefined

@@ -1,4 +1,4 @@
-"""The values that a parameter of a sweep may take, and where it exists."""
+"""The values that a parameter of a sweep may take, and the condition under which the parameter exists."""
 
 import math
 from collections.abc import Sequence
@@ -11,25 +11,27 @@ from slipway.trainer.base.invalid import require
 
 KINDS = ("loguniform", "uniform", "randint", "choice")
 MOST_STEPS = 100_000
-"""So many values an interval with steps has at most: all of them are listed."""
-LARGEST, SMALLEST = 1e30, 1e-30
-"""The size of an interval's ends at most, and of those of `loguniform` at least: samplers multiply and divide them."""
+"""The most values of an interval with steps, because all of them are listed."""
+LARGEST = 1e30
+"""The largest absolute value of an interval's end: samplers multiply and divide the ends."""
+SMALLEST = 1e-30
+"""The smallest end of a `loguniform` interval, for the same reason."""
 
 
 class Domain(RecipeSection):
     """The values that a parameter of a sweep may take: exactly one of loguniform, uniform, randint and choice."""
 
     loguniform: tuple[float, float] | None = None
-    """[low, high]: a number between the two, whose logarithm is drawn uniformly."""
+    """[low, high]: a number between low and high, whose logarithm is drawn uniformly."""
     uniform: tuple[float, float] | None = None
-    """[low, high]: a number between the two."""
+    """[low, high]: a number between low and high."""
     randint: tuple[int, int] | None = None
     """[low, high]: a whole number from low to high, both included."""
     choice: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
-    """A list: one of its values, which may be whole sections (of a layout, say)."""
+    """A list of values, of which one is drawn. A value may be a whole section, such as a layout."""
     step: Annotated[float, Field(gt=0)] | None = None
-    """With all but choice: only low, low + step, low + 2 step and so on are drawn. With loguniform, low is a multiple
-    of it, and whole numbers are drawn where both are whole."""
+    """With an interval: only low, low + step, low + 2 step and so on are drawn. With loguniform, low must be a multiple
+    of step, and the values are whole numbers if low and step are."""
     when: dict[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = Field({})
     """The parameter exists only where each parameter named here has one of the values listed for it."""
 
@@ -73,12 +75,14 @@ class Domain(RecipeSection):
         return values
 
     def ends(self) -> tuple[Any, ...]:
-        """The two ends, or all the choices: a training that accepts these accepts what lies between them, too."""
+        """The two ends, or all the choices. A training that accepts the ends also accepts the values between them."""
         listed = self.listed() if self.kind == "loguniform" else None
-        return self.values if listed is None else (listed[0], listed[-1])
+        if listed is None:
+            return self.values
+        return listed[0], listed[-1]
 
     def listed(self) -> Sequence[Any] | None:
-        """All values in order, or None for an interval without steps. A long interval of whole numbers is a range."""
+        """All values in order, or None for an interval without steps. Whole numbers are a range, which may be long."""
         if self.choice is not None:
             return self.choice
         if self.randint is not None:
@@ -92,6 +96,6 @@ class Domain(RecipeSection):
         return tuple(map(int, values)) if integral else tuple(values)
 
     def plain(self) -> dict[str, Any]:
-        """The domain as the log of a sweep has it: what is set, as JSON."""
+        """The fields that are set, as JSON, for the log of a sweep."""
         fields: dict[str, Any] = self.model_dump(mode="json", exclude_defaults=True)
         return fields

@@ -1,4 +1,4 @@
-"""The folder of recipes: the one that SLIPWAY_RECIPES names, a user's folder, or the one beside the code.
+"""The folder of recipes: the one that SLIPWAY_RECIPES names, the user's own, or the one beside the code.
 
 A user's folder has the file `slipway.yaml` at its top, which `slipway init` writes. Commands in that folder or below it
 use its recipes, and its instance keeps its state in the folder's `.slipway`.

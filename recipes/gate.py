@@ -14,48 +14,50 @@ MOST = Literal[
 
 
 class TaskLimit(RecipeSection):
-    """What the gate expects of one generation task; of its metric, more is better."""
+    """The gate's limits for one generation task. Higher values of its metric are better."""
 
     metric: Text | None = None
-    """The metric, as the task's figures name it; null for the first by name. Its values are from 0 to 1."""
+    """The name of one of the task's metrics; null for the first by name. Its values are from 0 to 1."""
     at_least: Annotated[float, Field(ge=0, le=1)] | None = None
-    """The mean over the examples must not be below this; null for no floor."""
+    """The lowest mean over the examples; null for no limit."""
     margin: Annotated[float, Field(gt=0, le=1)] | None = None
-    """By how much the candidate's mean may be lower than the champion's at most, at the end of the interval of their
+    """How far the candidate's mean may be below the champion's, judged at the end of the confidence interval of their
     paired difference; null for no comparison."""
 
 
 class GateSection(RecipeSection):
-    """What a candidate must be to become the champion. Losses are in bits per byte of text, or else in nats."""
+    """The conditions for a candidate to become the champion. Losses are in bits per byte for texts, otherwise in
+    nats."""
 
     margin: NotNegative = 0.02
-    """By how much the candidate may be worse than the champion at most, at the upper end of the interval of their
-    paired difference: with `confidence`, it is not worse by more than this (non-inferiority)."""
+    """How much worse than the champion the candidate may be, judged at the upper end of the confidence interval of
+    their paired difference: a test of non-inferiority at the level `confidence`."""
     minimum_gain: NotNegative = 0.0
-    """By how much the candidate must be better than the champion in the mean, so that equals do not take turns."""
+    """How much better than the champion the candidate must be in the mean, so that equal models do not alternate."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] = 0.975
-    """Of the upper end alone: a candidate that is worse by the margin passes with the probability 1 - confidence."""
+    """The one-sided confidence: a candidate that is worse by exactly the margin passes with probability 1 -
+    confidence."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    """The seed of the resamples; with it the interval is the same each time."""
+    """The seed of the bootstrap resamples, which makes the interval reproducible."""
     slice_margin: NotNegative | None = 0.2
-    """By how much the mean of one slice (a source, a language, a length) may be worse; null for any."""
+    """How much worse the mean of one slice (a source, a language, a length) may be; null for no limit."""
     slice_examples: Count = 20
-    """Slices with fewer examples do not count."""
+    """Slices with fewer examples than this are ignored."""
     at_most: dict[MOST, float] = Field(default={})
-    """Figures of the candidate that must not be above a number."""
+    """Upper limits for metrics of the candidate."""
     at_least: dict[Literal["accuracy", "continuation", "arithmetic"], float] = Field(default={})
-    """Shares, from 0 to 1, that must not be below a number: right predictions, and right answers by task."""
+    """Lower limits, from 0 to 1, for shares: of right predictions, and of right answers by task."""
     tasks: dict[Text, TaskLimit] = Field(default={})
     """Limits for the generation tasks of the suite, by their names."""
     leaks: Literal["refused", "reported"] = "refused"
-    """What becomes of a candidate whose training documents give away more of the suite than the suite's recipe allows
-    (`contaminated`). refused: it does not pass. reported: it passes, and the check says how much."""
+    """What happens if the training documents contain more of the suite than its recipe allows (`contaminated`).
+    refused: the candidate does not pass. reported: it passes, and the check states the share."""
     lineage: Literal["checked", "complete"] = "checked"
-    """checked: snapshot, tokenizer and every byte of the checkpoint are there, and changed code has its difference on
-    record. complete: all fields of the model's record are known too; on a cluster, with the image's digest."""
+    """checked: snapshot, tokenizer and every byte of the checkpoint exist, and the diff of changed code is recorded.
+    complete: in addition, all fields of the model's record are known; on a cluster, including the image's digest."""
     approval: Literal["none", "required"] = "none"
     """Whether a person must approve each candidate first: slipway models approve."""
     approval_hours: Positive = 168.0
-    """After so many hours an approval counts no more."""
+    """Hours after which an approval expires."""
     cool_down_hours: NotNegative = 0.0
-    """So many hours pass between two promotions at least; a rollback needs none."""
+    """The fewest hours between two promotions. A rollback need not wait."""

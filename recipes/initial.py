@@ -1,4 +1,4 @@
-"""The section `init` of a training: where its first weights come from."""
+"""The section `init` of a training: the source of its initial weights."""
 
 import re
 from pathlib import Path
@@ -14,17 +14,18 @@ _STEP = re.compile(r"[^/\s.][^/\s]*/\d+")
 
 
 class InitSection(RecipeSection):
-    """The source of the first weights: exactly one of `checkpoint`, `model` and `huggingface`."""
+    """The source of the initial weights: exactly one of `checkpoint`, `model` and `huggingface`."""
 
     checkpoint: Text | None = None
-    """A checkpoint of this platform as `<training>/<step>`, or a checkpoint's folder that begins with /, ./ or ../; a
-    relative path starts at the recipe's folder."""
+    """A checkpoint of this platform as `<training>/<step>`, or the path of a checkpoint's folder, which begins with /,
+    ./ or ../. A relative path starts at the recipe's folder."""
     model: Text | None = None
     """The name of a registered model."""
     version: Count | None = None
-    """The version of the registered model; null for the version of the alias."""
+    """The version of the registered model; null to use an alias."""
     alias: Text | None = None
-    """The alias whose version is used when the training is started; without version and alias, the champion."""
+    """The alias that names the version; it is resolved when the training starts. The default without a version is the
+    champion."""
     huggingface: Text | None = None
     """A folder with a model in the Hugging Face layout; a relative path starts at the recipe's folder."""
     digest: str | None = None
@@ -42,7 +43,9 @@ class InitSection(RecipeSection):
     @field_validator("huggingface")
     @classmethod
     def _from_the_recipe(cls, huggingface: str | None, info: ValidationInfo) -> str | None:
-        return None if huggingface is None else absolute(huggingface, info)
+        if huggingface is None:
+            return None
+        return absolute(huggingface, info)
 
     @field_validator("digest")
     @classmethod
@@ -62,11 +65,13 @@ class InitSection(RecipeSection):
 
     @property
     def layout(self) -> Literal["checkpoint", "huggingface"]:
-        return "checkpoint" if self.huggingface is None else "huggingface"
+        if self.huggingface is None:
+            return "checkpoint"
+        return "huggingface"
 
     @property
     def folder(self) -> str:
-        """The folder with the weights, once it is known."""
+        """The folder with the weights, after the source was resolved."""
         folder = self.checkpoint or self.huggingface
         assert folder is not None and Path(folder).is_absolute(), (
             "the place and the digest of the weights are found first"
@@ -75,10 +80,12 @@ class InitSection(RecipeSection):
 
     @property
     def moving_alias(self) -> str | None:
-        """The alias that decides the version, which may change from day to day; None when no alias does."""
-        return self.alias or "champion" if self.model is not None and self.version is None else None
+        """The alias that decides the version, which may move from day to day; None if no alias does."""
+        if self.model is not None and self.version is None:
+            return self.alias or "champion"
+        return None
 
     def identity(self) -> dict[str, str]:
-        """The part that decides the training's numbers, as `slipway.trainer.config.resolved.Init` has it."""
+        """The part of the section that decides the training's numbers, as in `slipway.trainer.config.resolved.Init`."""
         assert self.digest is not None, "the place and the digest of the weights are found first"
         return {"layout": self.layout, "digest": self.digest}

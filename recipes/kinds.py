@@ -21,4 +21,6 @@ def kind_of(
     folder: str, value: dict[str, Any]
 ) -> type[DatasetRecipe] | type[SuiteRecipe] | type[ModelRecipe] | type[ScriptRecipe] | type[SweepRecipe]:
     """The kind of recipe that `value` is in `folder`: a training with a command is a script's."""
-    return ScriptRecipe if folder == "trainings" and "command" in value else KINDS[folder]
+    if folder == "trainings" and "command" in value:
+        return ScriptRecipe
+    return KINDS[folder]

@@ -1,4 +1,4 @@
-"""Loading: all recipes of a folder with the overrides of the environment, or all their problems at once."""
+"""Loads all recipes of a folder, with the overrides of the environment, or reports all their problems at once."""
 
 import os
 import re
@@ -24,38 +24,40 @@ from slipway.recipes.yaml_lines import Document
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 """Names that stay different when asset keys replace their hyphens by underscores."""
 LONGEST_NAME = 100
-"""Characters of a name, at most: what is named after a recipe adds to it, and a file's name has 255 bytes at most."""
+"""The most characters of a recipe's name: files are named after a recipe with additions, in 255 bytes at most."""
 
 FORM = "lower-case letters, digits and single hyphens"
 
 
 def expected_name(name: str) -> str:
-    """What is expected in place of a name that no recipe may have; empty for one that a recipe may have."""
+    """The expected form, for a name that no recipe may have; empty for a valid name."""
     if not NAME.fullmatch(name):
         return FORM
-    return "" if len(name) <= LONGEST_NAME else f"{LONGEST_NAME} characters at most"
+    if len(name) <= LONGEST_NAME:
+        return ""
+    return f"{LONGEST_NAME} characters at most"
 
 
 @dataclass(frozen=True)
 class Recipes:
-    """All recipes by name, each kind in the order of the names."""
+    """All recipes by name, sorted by name within each kind."""
 
     datasets: dict[str, DatasetRecipe] = field(default_factory=dict)
     suites: dict[str, SuiteRecipe] = field(default_factory=dict)
     trainings: dict[str, ModelRecipe] = field(default_factory=dict)
     scripts: dict[str, ScriptRecipe] = field(default_factory=dict)
-    """Trainings by scripts, in the same folder as the others."""
+    """The trainings whose loop is a script; they share a folder with the others."""
     sweeps: dict[str, SweepRecipe] = field(default_factory=dict)
 
     @property
     def all_trainings(self) -> dict[str, TrainingRecipe]:
-        """The trainings of built-in models and those by scripts."""
+        """The trainings of built-in models and of scripts."""
         return {**self.trainings, **self.scripts}
 
 
 @dataclass(frozen=True)
 class RecipeFile:
-    """One file of a kind, with its document, or None when the file cannot be used."""
+    """One recipe file and its document, which is None if the file cannot be used."""
 
     kind: str
     path: Path
@@ -67,7 +69,7 @@ class RecipeFile:
 
 
 FurtherFaults = Callable[["Recipes"], Iterable[tuple[str, str, RecipeFault]]]
-"""Faults that recipes alone do not show, such as those of a fleet: kind and name of the recipe, and the fault."""
+"""Checks that need more than the recipes, such as the fleet: they yield kind and name of a recipe, and its fault."""
 
 
 def load(
@@ -85,9 +87,9 @@ def load(
 def load_all(
     folder: Path, written: Texts, environ: Mapping[str, str], further: FurtherFaults | None = None
 ) -> tuple[Recipes, list[RecipeFile], list[Problem]]:
-    """The recipes of a folder that can be used, all of its files, and all problems of these and of variables.
+    """The usable recipes of a folder, all of its files, and all problems of files and environment variables.
 
-    `written` has the texts of the files; paths in them start at the folder all the same.
+    `written` has the texts of the files. Relative paths in them start at the folder.
     """
     problems: list[Problem] = []
     files = list(_files(folder, written, problems))
@@ -101,8 +103,8 @@ def load_all(
 
 
 def recipes_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder that SLIPWAY_RECIPES names, the user's folder around the working folder, or the one beside the
-    code."""
+    """The folder that SLIPWAY_RECIPES names, or the user's folder that contains the working folder, or the folder
+    beside the code."""
     return folder_in_use.selected(environ)
 
 
@@ -112,7 +114,8 @@ def _files(folder: Path, written: Texts, problems: list[Problem]) -> Iterator[Re
         problems.append(Problem(Location(str(folder)), "", "no recipes", expected))
     for name, text in written.items():
         path = folder / name
-        file, kind = nearby(path), path.parent.name
+        file = nearby(path)
+        kind = path.parent.name
         expected = FORM if path.suffix != ".yaml" else expected_name(path.stem)
         if expected:
             expected = f"{expected}, then .yaml"
@@ -121,7 +124,7 @@ def _files(folder: Path, written: Texts, problems: list[Problem]) -> Iterator[Re
 
 
 def _document(text: str | UnreadText, file: str, problems: list[Problem]) -> Document | None:
-    """What is written in a file, or None when it cannot be read or is not YAML."""
+    """The document in a file, or None if the file cannot be read or is not YAML."""
     if isinstance(text, UnreadText):
         problems.append(Problem(Location(file), "", f'"{text.why}"', text.expected))
         return None
@@ -131,12 +134,12 @@ def _document(text: str | UnreadText, file: str, problems: list[Problem]) -> Doc
 
 
 def nearby(path: Path) -> str:
-    """The path as a person would write it: relative to the working directory if it is inside."""
+    """The path relative to the working directory if it is inside, otherwise the path as it is."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _with_name(document: Document | None, kind: str, name: str, problems: list[Problem]) -> Document | None:
-    """`document` with its name instead of its header, or None when it does not have the expected format."""
+    """`document` with its name in place of the header, or None if it does not have the expected format."""
     if document is None:
         return None
     expected = KINDS[kind].FORMAT
@@ -147,7 +150,8 @@ def _with_name(document: Document | None, kind: str, name: str, problems: list[P
             )
         )
         return None
-    first, header = next(iter(document.value), None), document.value.pop("slipway", None)
+    first = next(iter(document.value), None)
+    header = document.value.pop("slipway", None)
     if header != expected:
         actual = "nothing" if header is None else format_value(header)
         problems.append(_problem(document, RecipeFault(("slipway",), actual, f"{expected}{_hint(header, expected)}")))
@@ -164,7 +168,7 @@ def _with_name(document: Document | None, kind: str, name: str, problems: list[P
 
 
 def _hint(header: Any, expected: str) -> str:
-    """Why a well-formed header is not the expected one."""
+    """The reason why a well-formed header is not the expected one."""
     match = re.fullmatch(r"(dataset|suite|training|sweep)/(\d+)", str(header))
     if match is None:
         return ""

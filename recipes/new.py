@@ -1,4 +1,4 @@
-"""New recipes: files with every field and its meaning; fields with a default are comments, ready to be changed."""
+"""New recipes: files with every field and its meaning. Fields with a default are comments, ready to be edited."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ WIDTH = 116
 FOLDERS = {"dataset": "datasets", "suite": "suites", "training": "trainings", "sweep": "sweeps"}
 """The folder of each kind of recipe."""
 PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ./_-]*")
-"""Text that YAML takes as it is."""
+"""Text that YAML reads as a string without quotes."""
 AMBIGUOUS = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 DATASET: dict[str, Any] = {
@@ -62,14 +62,15 @@ SWEEP: dict[str, Any] = {
 def write(folder: Path, kind: str, name: str) -> Path:
     """Write a new recipe of a kind (dataset, suite, training, sweep) into a folder of recipes; returns its path.
 
-    A suite and a training take the folder's first dataset, a sweep its first training. Raises ValueError for a name
-    that no recipe may have, one that is there already, and when there is no recipe to refer to.
+    A suite and a training refer to the folder's first dataset, a sweep to its first training. Raises ValueError for an
+    invalid name, for a recipe that exists already, and if there is no recipe to refer to.
     """
     path = folder / FOLDERS[kind] / f"{name}.yaml"
-    if expected := expected_name(name):
+    expected = expected_name(name)
+    if expected:
         raise InvalidRecipes([Problem(Location(str(path)), "", f"the name {name!r}", expected)])
     if path.exists():
-        raise ValueError(f"{path}: it exists already; nothing was written")
+        raise ValueError(f"{path} exists already; nothing was written")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text(kind, name, _referred(folder, kind)))
     return path
@@ -108,7 +109,7 @@ def _referred(folder: Path, kind: str) -> str:
 
 
 def _section(section: type, values: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """The lines of a section's fields, those of `values` written, the others as comments."""
+    """The lines of a section's fields: those in `values` with their values, the others as comments."""
     for field in fields(section):
         yield from _comment(field.meaning, indent)
         if field.name not in values:
@@ -130,19 +131,19 @@ def _section(section: type, values: Mapping[str, Any], indent: str) -> Iterator[
 
 
 def _alternative(field: FieldDescription, other: type, indent: str) -> Iterator[str]:
-    """Another section that is possible instead of the one above, as a comment."""
+    """An alternative to the section above, as a comment."""
     yield from _comment(f"Or instead: {summary(other)}", indent)
     instead = dataclasses.replace(field, sections=(other,), default=None)
     yield from _commented(instead, indent)
 
 
 def _chosen(field: FieldDescription, value: Mapping[str, Any]) -> type:
-    """The class of a section, by its `kind` where it may be of several."""
+    """The class of a section; if the field has several classes, `kind` decides."""
     return next((section for section in field.sections if _kind_of(section) == value.get("kind")), field.sections[0])
 
 
 def _kind_of(section: type) -> str | None:
-    """The `kind` that a recipe writes for this section, None for one that has no kinds."""
+    """The `kind` that a recipe writes for this section, or None if the section has no kinds."""
     return next((field.choices[0] for field in fields(section) if field.name == "kind" and field.choices), None)
 
 
@@ -162,7 +163,9 @@ def _commented(field: FieldDescription, indent: str) -> Iterator[str]:
 
 def _of(section: Any, field: FieldDescription) -> Any:
     """The default of a field within the default of its section."""
-    return field.default if section is None or is_required(section) else getattr(section, field.name)
+    if section is None or is_required(section):
+        return field.default
+    return getattr(section, field.name)
 
 
 def _comment(text: str, indent: str) -> list[str]:

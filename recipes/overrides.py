@@ -1,7 +1,7 @@
-"""Overrides of recipes by environment variables, for a change that should not be in a file.
+"""Overrides of recipes by environment variables, for changes that do not belong in a file.
 
 `SLIPWAY_TRAININGS__TINY_DECODER__RUN__STEPS=50` sets `run.steps` of `trainings/tiny-decoder.yaml`: the folder,
-the recipe and the fields, in capitals, joined by two underscores, with each hyphen as one. The value is YAML.
+the recipe and the fields, in capitals, joined by two underscores, with hyphens as underscores. The value is YAML.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ from slipway.recipes.yaml_lines import Document
 
 PREFIX = "SLIPWAY_"
 BY_PARAMETER = ("trial", "space")
-"""Sections of a sweep whose keys are parameters `section.field`: two parts of the variable make one key."""
+"""Sections of a sweep whose keys are parameters such as `section.field`: two parts of the variable make one key."""
 
 
 def apply(documents: Mapping[tuple[str, str], Document | None], environ: Mapping[str, str]) -> list[Problem]:
-    """Change `documents`, by kind and name, as the environment says; returns the problems found.
+    """Apply the environment's overrides to `documents`, which are keyed by kind and name; returns the problems.
 
-    A document that is None exists but cannot be used. The values are validated later, with those of the files.
+    None stands for a document that exists but cannot be used. The values are validated later, together with the files.
     """
     return [
         problem

@@ -1,4 +1,4 @@
-"""The parts of recipes: strictly typed, frozen sections, and the fields of every recipe."""
+"""The base classes of recipes: strictly typed, frozen sections, and the fields of every recipe."""
 
 import os
 import re
@@ -12,7 +12,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 
 class RecipeSection(BaseModel):
-    """A part of a recipe: strictly typed, no unknown fields, frozen."""
+    """A section of a recipe. It is frozen, strictly typed, and refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
@@ -22,7 +22,7 @@ class Recipe(RecipeSection):
 
     name: str
     description: Text
-    """What the recipe makes, in one sentence for the UI."""
+    """What the recipe makes, in one sentence. The Dagster UI shows it."""
     owner: str
     """The owner of the assets: team:<name> or an email address."""
 
@@ -35,7 +35,7 @@ class Recipe(RecipeSection):
 
 
 def is_there(path: str | Path) -> bool:
-    """Whether anything is at `path`; at one that the system refuses, for example as too long, there is nothing."""
+    """Whether `path` exists. A path that the system refuses, for example because it is too long, does not exist."""
     try:
         Path(path).stat()
     except OSError:
@@ -44,7 +44,7 @@ def is_there(path: str | Path) -> bool:
 
 
 def absolute(path: str, info: ValidationInfo) -> str:
-    """The absolute form of `path`, which a recipe may write relative to its own folder."""
+    """The absolute form of `path`, which may be relative to the recipe's folder."""
     if "\0" in path:
         raise ValueError("expected a path without NUL")
     return str(os.path.realpath((info.context or {}).get("folder", Path.cwd()) / path))

@@ -1,4 +1,4 @@
-"""The plan of a training recipe: what is asked about it, with or without a snapshot, and on which hardware."""
+"""Plans of training recipes: the request to the planner, with or without a snapshot, and the hardware to plan for."""
 
 from dataclasses import dataclass
 
@@ -24,27 +24,26 @@ LABEL_BYTES = 4
 
 @dataclass(frozen=True)
 class PlannedRecipe:
-    """What is asked about a recipe, and the room that it would have."""
+    """A request to plan a recipe, and the memory and bandwidth that it would have."""
 
     question: Question
     room: Room
 
 
 def planned(recipes: Recipes, name: str, on: str | None = None, snapshot: Snapshot | None = None) -> PlannedRecipe:
-    """The question of a recipe on its fewest nodes, and the room there: on a profile, or on this machine.
+    """The request for a recipe on its smallest number of nodes, and the room there: on a profile, or on this machine.
 
-    `snapshot` is what it would train on, where there is one.
-
-    Without `on`, the profile is the one whose fabric the recipe names, if it names one. Raises ValueError for a name
-    that there is not, and for nodes that the profile does not have.
+    `snapshot` is the snapshot to train on, if it exists already. Without `on`, the profile is the one whose fabric the
+    recipe names, if it names one. Raises ValueError for an unknown name, and if the profile has too few nodes.
     """
     training = recipes.trainings.get(name)
     if training is None and name in recipes.all_trainings:
-        raise ValueError(f"training recipe {name}: found a script, whose memory nothing here knows, expected a model")
+        raise ValueError(f"training recipe {name} is a script: a plan supports built-in models only")
     if training is None:
         raise ValueError(f"found {name!r}, expected a training recipe: {', '.join(recipes.trainings)}")
     profile = plan_request.profile_of(training, on)
-    nodes, ranks_per_node = training.placement.nodes, training.placement.ranks_per_node
+    nodes = training.placement.nodes
+    ranks_per_node = training.placement.ranks_per_node
     if profile is not None:
         check_nodes(profile, name, nodes.max, ranks_per_node)
     dataset = recipes.datasets[training.datasets[0]]
@@ -55,10 +54,11 @@ def planned(recipes: Recipes, name: str, on: str | None = None, snapshot: Snapsh
 
 
 def grace_warning(training: ModelRecipe, on: str | None, save_seconds: float | None) -> str:
-    """Why a stop would lose steps: a save to the durable tier takes longer than the grace; empty where it does not.
+    """A warning that a stop would lose steps because a save to the durable tier takes longer than the grace period.
 
-    `on` is as in `planned`, and `save_seconds` None where nobody knows the tier's rate. The time of a step, which comes
-    before the save, is not known before one was done: the trainer says it then, into the ledger.
+    Empty if the save fits. `on` is as in `planned`; `save_seconds` is None if the tier's rate is unknown. The step
+    before the save is not counted: its duration is known only once the training runs, and the trainer then records a
+    warning of its own in the ledger.
     """
     profile = plan_request.profile_of(training, on)
     grace = training.placement.kubernetes.grace_seconds or (profile.grace_seconds if profile else None)
@@ -72,7 +72,7 @@ def grace_warning(training: ModelRecipe, on: str | None, save_seconds: float | N
 
 @dataclass(frozen=True)
 class PlannedShards:
-    """What a recipe reads of its snapshot."""
+    """The shards of its snapshot that a recipe reads."""
 
     need: SnapshotNeed
     known: bool
@@ -80,9 +80,9 @@ class PlannedShards:
 
 
 def planned_shards(recipes: Recipes, name: str, snapshot: Snapshot | None, gigabytes: float | None) -> PlannedShards:
-    """What the training of this name reads of a snapshot, or of one of this size in 10^9 bytes.
+    """The shards that a training reads of a snapshot, or of a hypothetical snapshot of this size in 10^9 bytes.
 
-    Without either, and with a size, the snapshot has shards of the average size that the dataset's recipe says.
+    A hypothetical snapshot has shards of the average size in the dataset's recipe; without a size its total is unknown.
     Raises ValueError for a snapshot that has no sample of the recipe's length.
     """
     training = recipes.trainings[name]
@@ -91,19 +91,24 @@ def planned_shards(recipes: Recipes, name: str, snapshot: Snapshot | None, gigab
             SnapshotReading(snapshot, training.batch, training.run, training.validation, mix=training.mix).need, True
         )
     samples, size = _average_shard(training, recipes.datasets[training.datasets[0]])
-    several = 8 * training.run.shuffle_shards  # so many that what is read at once does not depend on it
-    count = max(1, round(gigabytes * 1e9 / size)) if gigabytes is not None else several
+    several = 8 * training.run.shuffle_shards  # enough that the shards read at once do not depend on the number
+    count = several
+    if gigabytes is not None:
+        count = max(1, round(gigabytes * 1e9 / size))
     files = [ShardFile(str(number), size) for number in range(min(count, several))]
     order = Order([samples] * len(files), training.run.seed, training.run.shuffle_shards)
     course = DataCourse(order, files, training.batch.sequences, training.run.steps)
-    pinned = -(-training.validation.sequences // samples) * size if training.validation.every else 0
+    pinned = 0
+    if training.validation.every:
+        pinned = -(-training.validation.sequences // samples) * size
     need = SnapshotNeed(count * size, count * size, pinned, course.most_at_once(), size)
     return PlannedShards(need, gigabytes is not None)
 
 
 def _average_shard(training: ModelRecipe, dataset: DatasetRecipe) -> tuple[int, int]:
     """The samples and the bytes of an average shard."""
-    if pictures := dataset.images:
+    pictures = dataset.images
+    if pictures:
         picture = pictures.height * pictures.width * pictures.channels
         samples = max(1, int(pictures.shard_megabytes * 1e6 / picture))
         return samples, samples * (picture + LABEL_BYTES)
@@ -112,7 +117,7 @@ def _average_shard(training: ModelRecipe, dataset: DatasetRecipe) -> tuple[int, 
 
 
 def check_nodes(profile: HardwareProfile, name: str, nodes: int, ranks_per_node: int) -> None:
-    """Raises ValueError, with recipe and field, for a placement that the cluster does not have."""
+    """Raises ValueError, with recipe and field, if the profile cannot provide these nodes and ranks."""
     try:
         profile.check_nodes(nodes, ranks_per_node, "placement.nodes")
     except Invalid as fault:

@@ -1,6 +1,6 @@
-"""A request for a plan of a recipe: the question, with or without a snapshot of its dataset, and its quick answer.
+"""A request to plan a recipe, with or without a snapshot of its dataset, and a quick answer to it.
 
-The quick answer (`slipway.trainer.plan.verdict`) takes no time, so that recipes are held to it whenever they are read.
+The quick answer (`slipway.trainer.plan.verdict`) takes no time, so every load of the recipes checks it.
 """
 
 from collections.abc import Iterator
@@ -18,13 +18,14 @@ from slipway.trainer.plan.question import Kernels, Question
 from slipway.trainer.plan.verdict import floor, gib
 
 CLASSES = 1000
-"""The classes of pictures that are counted before a snapshot says how many there are."""
+"""The assumed number of image classes while there is no snapshot that has the real number."""
 
 
 def question_of(
     training: ModelRecipe, dataset: DatasetRecipe, kernels: Kernels, snapshot: Snapshot | None = None
 ) -> Question:
-    """What a plan is asked about a training on its fewest nodes; without a snapshot, on what its dataset will have."""
+    """The planner's request for a training on its smallest number of nodes. Without a snapshot, the dataset's recipe
+    gives the expected data."""
     return Question(
         model=training.model,
         batch=training.batch,
@@ -40,18 +41,19 @@ def question_of(
 
 
 def profile_of(training: ModelRecipe, on: str | None = None) -> HardwareProfile | None:
-    """The profile of that name; without a name, the one whose fabric the recipe names, if it names one."""
+    """The profile with this name; without a name, the profile whose fabric the recipe names, if it names one."""
     name = on or profiles.FABRICS.get(training.hardware.profile)
     return profiles.named(name) if name else None
 
 
 def memory_faults(training: ModelRecipe, dataset: DatasetRecipe) -> Iterator[RecipeFault]:
-    """The fault of a model whose weights and optimiser alone are more than the GPUs hold that the recipe names."""
+    """The fault of a model whose weights and optimiser alone exceed the memory of the GPUs that the recipe names."""
     profile = profile_of(training)
     if profile is None:
         return
     request = question_of(training, dataset, "cuda")
-    needed, has = floor(request), room.of_profile(profile).rank_bytes
+    needed = floor(request)
+    has = room.of_profile(profile).rank_bytes
     if needed > has:
         actual = f"a model that takes {gib(needed)} or more of each of {request.ranks} GPUs"
         expected = f"{gib(has)} at most, as {profile.name} has; more nodes, or a layout that divides more, takes less"
@@ -59,7 +61,7 @@ def memory_faults(training: ModelRecipe, dataset: DatasetRecipe) -> Iterator[Rec
 
 
 def vocabulary(dataset: DatasetRecipe) -> int:
-    """Tokens that a dataset's tokenizer tells apart; at most, where it is still to be trained."""
+    """The size of the vocabulary of a dataset's tokenizer; an upper limit if the tokenizer is still to be trained."""
     if dataset.tokenizer.file is None:
         return dataset.tokenizer.vocab_size
     import tokenizers
@@ -70,6 +72,7 @@ def vocabulary(dataset: DatasetRecipe) -> int:
 def _data(training: ModelRecipe, dataset: DatasetRecipe, snapshot: Snapshot | None) -> Data:
     if snapshot is not None:
         return contents.data(snapshot, training.model, training.batch.length)
-    if pictures := dataset.images:
+    pictures = dataset.images
+    if pictures:
         return Data(picture=(pictures.height, pictures.width, pictures.channels), classes=CLASSES)
     return Data(vocabulary=vocabulary(dataset), length=training.batch.length)

@@ -1,6 +1,6 @@
-"""Problems found in recipes: where, in which field, what was found and what is expected.
+"""Problems in recipes: the place, the field, the value found and the value expected.
 
-All problems of all recipes are collected and raised together, so that a person can correct them all at once.
+All problems of all recipes are raised together, so that a person can correct them at once.
 """
 
 import difflib
@@ -10,23 +10,25 @@ from dataclasses import dataclass
 from typing import Any
 
 Path = tuple[str | int, ...]
-"""The path to a value: keys of mappings and places in lists, from the top of the recipe."""
+"""The path to a value from the top of the recipe: keys of mappings and indices of lists."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a value was written: a line of a file, or an environment variable (which has no line)."""
+    """The place of a value: a line of a file, or an environment variable (without a line)."""
 
     file: str
     line: int | None = None
 
     def __str__(self) -> str:
-        return self.file if self.line is None else f"{self.file}:{self.line}"
+        if self.line is None:
+            return self.file
+        return f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True)
 class RecipeFault:
-    """What is wrong with one value of a recipe, without its place in a file."""
+    """The fault of one value of a recipe, without its place in a file."""
 
     path: Path
     actual: str
@@ -51,7 +53,7 @@ class Problem:
 
 
 class InvalidRecipes(ValueError):
-    """Recipes that cannot be used. The text has one problem on each line, by file and line."""
+    """Invalid recipes. The text has one problem on each line, sorted by file and line."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(
@@ -65,9 +67,11 @@ def dotted(path: Path) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
-    """An unknown name in words, with the known one that was probably meant."""
+    """The words for an unknown name, with the known name that was probably meant."""
     similar = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
-    return f"an unknown {what} (did you mean {similar[0]}?)" if similar else f"an unknown {what}"
+    if similar:
+        return f"an unknown {what} (did you mean {similar[0]}?)"
+    return f"an unknown {what}"
 
 
 def format_value(value: Any) -> str:

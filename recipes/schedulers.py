@@ -1,6 +1,6 @@
-"""The section `scheduler` of a sweep's recipe: which trials go on past a rung, and where a trial pauses.
+"""The section `scheduler` of a sweep's recipe: which trials continue past a rung, and where a trial pauses.
 
-Steps are whole numbers throughout. `assets/sweeps/schedulers/` has a file for each kind, which decides.
+Steps are whole numbers throughout. `assets/sweeps/schedulers/` has one file for each kind, with its decisions.
 """
 
 from collections.abc import Mapping
@@ -31,59 +31,60 @@ class _WithRungs(RecipeSection):
 
 class _WithHalving(_WithRungs):
     eta: Annotated[int, Field(ge=2)]
-    """At each rung, one trial in this many goes on."""
+    """At each rung, one in `eta` trials continues."""
     noise: Annotated[float, Field(ge=0)] | None = None
-    """A difference of two values that says nothing: the best two of a rung go on when they are no further apart. null
-    estimates it from the reports of the trials."""
+    """The noise of the metric: if the best two trials of a rung differ by no more than this, both continue. null
+    estimates the noise from the trials' reports."""
 
 
 class PromotionScheduler(_WithHalving):
-    """Successive halving by promotion: a trial pauses at each rung with a checkpoint, and the best go on from there."""
+    """Successive halving by promotion: every trial pauses at each rung with a checkpoint, and the best continue."""
 
     kind: Literal["promotion"]
     restart_steps: Annotated[float, Field(ge=0)] = 0.0
-    """What it costs to let a paused trial go on, in steps of training. A trial does not pause at a rung where this is
-    more than a tenth of the steps to the next one: it keeps its slot, and stops there unless it is among the best."""
+    """The cost of resuming a paused trial, in training steps. If it exceeds a tenth of the steps to the next rung, a
+    trial does not pause at this rung: it keeps its slot, and stops there unless it is among the best."""
 
 
 class StoppingScheduler(_WithHalving):
-    """Successive halving by stopping: a trial is judged at each rung as it arrives, and stops or trains on."""
+    """Successive halving by stopping: a trial is judged when it reaches a rung, and stops or continues."""
 
     kind: Literal["stopping"]
 
 
 class HyperbandScheduler(_WithHalving):
-    """Hyperband: several brackets of successive halving by promotion, each with its first rung one further up."""
+    """Hyperband: several brackets of successive halving by promotion; each bracket starts one rung later."""
 
     kind: Literal["hyperband"]
     restart_steps: Annotated[float, Field(ge=0)] = 0.0
-    """As for `promotion`."""
+    """As in the scheduler `promotion`."""
 
 
 class MedianScheduler(_WithRungs):
-    """The median rule: a trial stops at a rung when its best value so far is above the median of the others'."""
+    """The median rule: a trial stops at a rung if its best value so far is above the median of the other trials."""
 
     kind: Literal["median"]
     startup: Count = 5
-    """So many trials must have come to a rung before one is stopped there."""
+    """The rule stops no trial at a rung before this many trials have reached it."""
 
 
 class PopulationScheduler(RecipeSection):
-    """Population-based training: at each interval the worst members continue a copy of one of the best.
+    """Population-based training: at each interval, copies of the best members replace the worst members.
 
-    `trials` is the number of members. The members wait for one another at each interval, and a copy begins with the
-    weights of its parent's verified commit and with changed parameters.
+    `trials` is the number of members. The members wait for one another at each interval. A copy starts with the weights
+    of its parent's verified commit and with changed parameters.
     """
 
     kind: Literal["population"]
     every: Count
-    """The steps of an interval; it divides `run.steps` of a trial."""
+    """The steps of an interval, a divisor of `run.steps` of a trial."""
     quantile: Annotated[float, Field(gt=0, le=0.5)] = 0.25
-    """The share of members that are replaced, and the share of those that are copied."""
+    """The share of members that are replaced, which is also the share of members that are copied."""
     factors: tuple[float, float] = (0.8, 1.25)
-    """A parameter of a copy is that of its parent times one of these; of a list, it is a neighbour."""
+    """A copy's parameter is its parent's times one of these two factors; a parameter with a list of values takes a
+    neighbouring value."""
     resample: Annotated[float, Field(ge=0, le=1)] = 0.25
-    """The probability with which a parameter of a copy is drawn anew instead."""
+    """The probability that a parameter of a copy is drawn anew instead."""
 
     @model_validator(mode="after")
     def _one_down_one_up(self) -> Self:
@@ -102,5 +103,5 @@ class _Alone(RecipeSection):
 
 
 def parsed(section: Mapping[str, Any]) -> SchedulerSection:
-    """The section that a plain value describes, as the log of a sweep has it. Raises RefusedValue."""
+    """The section that a JSON value in the log of a sweep describes. Raises RefusedValue."""
     return validate(_Alone, {"scheduler": dict(section)}).scheduler

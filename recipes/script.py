@@ -10,7 +10,7 @@ from slipway.recipes.training import TrainingRecipe
 from slipway.trainer.base.invalid import require
 
 OF_MODELS = ("live_drift", "quality", "from_champion")
-"""The fields of `renewal` that are about a champion."""
+"""The fields of `renewal` that need a champion."""
 
 
 class ScriptRecipe(TrainingRecipe):
@@ -19,9 +19,9 @@ class ScriptRecipe(TrainingRecipe):
     dataset: Text
     """The dataset to train on: the name of a file in datasets/."""
     code: Text
-    """The script's file, or the folder that the command runs in; a relative path starts at the recipe's folder."""
+    """The script, or the folder in which the command runs. A relative path starts at the recipe's folder."""
     command: Annotated[tuple[Text, ...], Field(min_length=1)]
-    """The command that each rank runs; the path of the configuration file is added as its last argument."""
+    """The command that each rank runs. Slipway appends the path of the configuration file as the last argument."""
     parameters: dict[str, Any] = Field({})
     """The names and values that the script reads from its configuration."""
 
@@ -30,7 +30,7 @@ class ScriptRecipe(TrainingRecipe):
     def _is_there(cls, code: str, info: ValidationInfo) -> str:
         path = absolute(code, info)
         if not is_there(path):
-            raise ValueError("expected a folder or a file that is there")
+            raise ValueError("expected an existing folder or file")
         return path
 
     @field_validator("parameters")
@@ -49,7 +49,7 @@ class ScriptRecipe(TrainingRecipe):
         folder = Path(self.code) if Path(self.code).is_dir() else Path(self.code).parent
         for word in self._files():
             there = is_there(folder / word) and (folder / word).is_file()
-            require(there, "command", f"expected a file of the code: {word} is not there")
+            require(there, "command", f"expected a file of the code: {word} does not exist")
         hides = [name for name in ("slipway", "slipway.py") if (folder / name).exists() and Path(self.code).is_dir()]
         require(not hides, "code", f"expected another name for {''.join(hides)}: it would hide Slipway's package")
         for name in OF_MODELS:
@@ -62,4 +62,6 @@ class ScriptRecipe(TrainingRecipe):
         first, *others = self.command
         if first == "python":
             return [word for word in others[:1] if not word.startswith("-")]
-        return [first] if "/" in first and not first.startswith("/") else []
+        if "/" in first and not first.startswith("/"):
+            return [first]
+        return []

@@ -12,11 +12,11 @@ from slipway.recipes.domain import Domain
 from slipway.recipes.strict import validate
 
 TRIES = 10_000
-"""So many draws that do not fit the constraints show that hardly anything does."""
+"""Draws without one that fits the constraints, after which the space counts as contradictory."""
 
 
 class CircularConditions(ValueError):
-    """Parameters whose conditions refer to one another in a circle."""
+    """The conditions of some parameters refer to one another in a circle."""
 
     def __init__(self, circle: Sequence[str]) -> None:
         self.circle = tuple(circle)
@@ -24,32 +24,33 @@ class CircularConditions(ValueError):
 
 
 class ContradictorySpace(ValueError):
-    """A space of which no draw fits the constraints."""
+    """No draw from the space fits the constraints."""
 
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What a sweep draws from."""
+    """The domains that a sweep draws from, and the constraints between them."""
 
     domains: Mapping[str, Domain]
     """By dotted parameter."""
     constraints: tuple[Constraint, ...] = ()
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """The values that the recipe has in fields that constraints and conditions name; of a section that is drawn, they
-    hold where the section that is drawn leaves them out."""
+    """The recipe's values of the fields that constraints and conditions name. In a section that is drawn, they apply to
+    the fields that the drawn section leaves out."""
 
     @classmethod
     def of(
         cls, space: Mapping[str, Mapping[str, Any]], texts: Sequence[str] = (), fixed: Mapping[str, Any] | None = None
     ) -> "SearchSpace":
-        """The space that plain values describe, as the log of a sweep has them. Raises RefusedValue,
-        InvalidConstraint."""
+        """The space that JSON values in the log of a sweep describe. Raises RefusedValue and InvalidConstraint."""
         domains = {name: validate(Domain, dict(domain)) for name, domain in space.items()}
         return cls(domains, tuple(map(constraints.parse, texts)), fixed or {})
 
     @functools.cached_property
     def order(self) -> tuple[str, ...]:
-        """The parameters, each after those that its condition names, else by name: samplers draw in that order.
+        """The parameters in the order in which samplers draw them: each after those that its condition names.
+
+        Parameters that do not depend on each other are sorted by name.
 
         Raises CircularConditions.
         """
@@ -64,24 +65,27 @@ class SearchSpace:
         return tuple(ordered)
 
     def _circle(self, unordered: set[str]) -> list[str]:
-        """The parameters of one circle, in their order, among those whose conditions all name others of them."""
-        passed = [min(unordered)]
-        while (following := min(self._named_by(passed[-1]) & unordered)) not in passed:
+        """The parameters of one circle, in their order. Every condition of `unordered` names another one of them."""
+        passed: list[str] = []
+        following = min(unordered)
+        while following not in passed:
             passed.append(following)
+            following = min(self._named_by(following) & unordered)
         return passed[passed.index(following) :]
 
     def _named_by(self, name: str) -> set[str]:
-        """The parameters that decide what the condition of a parameter names."""
-        return {owner for other in self.domains[name].when if (owner := self.decides(other)) is not None}
+        """The parameters that decide the values that the condition of a parameter names."""
+        owners = map(self.decides, self.domains[name].when)
+        return {owner for owner in owners if owner is not None}
 
     def decides(self, name: str) -> str | None:
-        """The parameter that decides a name: itself, or a section that it is a field of; None for what is not drawn."""
+        """The parameter that decides a field: itself, or a section that contains it; None for a field not drawn."""
         parts = name.split(".")
         sections = (".".join(parts[:length]) for length in range(len(parts), 0, -1))
         return next((section for section in sections if section in self.domains), None)
 
     def exists(self, name: str, parameters: Mapping[str, Any]) -> bool:
-        """Whether a parameter exists where those that its condition names are as given."""
+        """Whether a parameter exists in a trial with these parameters."""
         when = self.domains[name].when
         if not when:
             return True
@@ -89,7 +93,7 @@ class SearchSpace:
         return all(other in known and known[other] in values for other, values in when.items())
 
     def values_of(self, name: str) -> Sequence[Any] | None:
-        """The values that a name may have in trials; None for an interval of numbers."""
+        """The values that a field may have in trials; None for an interval of numbers."""
         owner = self.decides(name)
         if owner == name:
             return self.domains[name].listed()
@@ -100,8 +104,8 @@ class SearchSpace:
         return [value for section in drawn for value in ([section[name]] if name in section else fixed)]
 
     def left_by_conditions(self, name: str) -> dict[str, tuple[Any, ...]]:
-        """By name, the values that it may have where the parameter exists: what its own condition leaves, and what
-        those of the parameters that it names leave. None left: the parameter never exists."""
+        """The values, by field, with which the parameter exists: its own condition permits them, and so do the
+        conditions of the parameters that it names. If a field has none, the parameter never exists."""
         allowed = dict(self.domains[name].when)
         for owner in self._named_by(name):
             for further, values in self.left_by_conditions(owner).items():
@@ -112,8 +116,8 @@ class SearchSpace:
         return allowed
 
     def values(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """What conditions and constraints see of a trial, by name: what is fixed, what is drawn, and the fields of
-        sections that are drawn."""
+        """The values by field that conditions and constraints use: the fixed values, the drawn parameters, and the
+        fields of drawn sections."""
         drawn = {
             name: value
             for section, section_value in parameters.items()
@@ -129,7 +133,7 @@ class SearchSpace:
         return all(constraint.holds(values) for constraint in self.constraints)
 
     def draw(self, generator: random.Random, tries: int = TRIES) -> dict[str, Any]:
-        """Parameters at random that fit the constraints. Raises ContradictorySpace after so many draws."""
+        """Random parameters that fit the constraints. Raises ContradictorySpace if `tries` draws have none."""
         for _ in range(tries):
             drawn: dict[str, Any] = {}
             for name in self.order:
@@ -138,14 +142,14 @@ class SearchSpace:
             if self.fits(drawn):
                 return drawn
         texts = "; ".join(constraint.text for constraint in self.constraints)
-        raise ContradictorySpace(f"of {tries:,} draws none fits the constraints: {texts}")
+        raise ContradictorySpace(f"none of {tries:,} draws fits the constraints: {texts}")
 
     def grid(self) -> Iterator[dict[str, Any]]:
         """All combinations that fit, in the order of the domains' values. Every domain must list its values."""
         return (drawn for drawn in self.combinations() if self.fits(drawn))
 
     def combinations(self) -> Iterator[dict[str, Any]]:
-        """The same with those that do not fit the constraints."""
+        """Like `grid`, but with the combinations that do not fit the constraints."""
         return self._combinations({}, self.order)
 
     def _combinations(self, drawn: dict[str, Any], names: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -159,25 +163,29 @@ class SearchSpace:
 
 
 def draw_one(domain: Domain, generator: random.Random) -> Any:
-    """A value of a domain at random."""
+    """A random value of a domain."""
     if domain.kind == "loguniform":
         low, high = domain.values
         drawn = min(max(low * (high / low) ** generator.random(), low), high)
-        return drawn if domain.step is None else nearest(domain.listed() or (), drawn)
+        if domain.step is None:
+            return drawn
+        return nearest(domain.listed() or (), drawn)
     listed = domain.listed() if domain.randint is None or domain.step else None
     if listed is not None:
         return generator.choice(listed)
     low, high = domain.values
-    return generator.randint(low, high) if domain.kind == "randint" else generator.uniform(low, high)
+    if domain.kind == "randint":
+        return generator.randint(low, high)
+    return generator.uniform(low, high)
 
 
 def nearest(listed: Iterable[Any], value: float) -> Any:
-    """Of these numbers, the one that is nearest to a value."""
+    """The number in `listed` that is nearest to a value."""
     return min(listed, key=lambda candidate: abs(candidate - value))
 
 
 def fields_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """A value and, of a section, all its fields, by name."""
+    """The value by its name and, if it is a section, all its fields by theirs."""
     yield name, value
     if isinstance(value, Mapping):
         for field_name, field_value in value.items():

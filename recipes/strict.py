@@ -1,7 +1,7 @@
-"""Strict validation against a pydantic model: all faults at once, each with what is expected.
+"""Strict validation against a pydantic model: it reports all faults at once, each with the expected value.
 
-Strict is meant as in JSON: "3" is not a number and 3.0 is not a whole number, but a list may become a tuple and a
-section a dataclass. The field that a dataclass's `slipway.trainer.base.invalid.Invalid` names is kept.
+Strict has its meaning from JSON: "3" is not a number and 3.0 is not a whole number, but a list may become a tuple and
+a section a dataclass. If a dataclass raises `slipway.trainer.base.invalid.Invalid`, the fault names that field.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ _KIND_NAMES: dict[Any, str] = {
 
 
 class RefusedValue(ValueError):
-    """A value that its model does not accept; `faults` are all the reasons."""
+    """A value that its model does not accept, with all its faults."""
 
     def __init__(self, faults: list[RecipeFault]) -> None:
         self.faults = faults
@@ -58,8 +58,9 @@ class RefusedValue(ValueError):
 
 
 def validate(kind: type[Model], value: Any, context: Mapping[str, Any] | None = None) -> Model:
-    """`value`, made of what JSON has, as an instance of `kind`. Raises RefusedValue with every fault."""
-    if outside := list(_outside(value, ())):
+    """Validate a JSON value as an instance of `kind`. Raises RefusedValue with every fault."""
+    outside = list(_outside(value, ()))
+    if outside:
         raise RefusedValue(outside)
     try:
         return kind.model_validate_json(json.dumps(value), context=dict(context or {}))
@@ -68,17 +69,18 @@ def validate(kind: type[Model], value: Any, context: Mapping[str, Any] | None = 
 
 
 def _outside(value: Any, path: Path) -> Iterator[RecipeFault]:
-    """The faults of what no field of any kind takes, as no file and no table can hold it."""
+    """The faults of values that no field accepts, because files and tables cannot store them."""
     if isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _outside(name, path) if isinstance(name, str) else ()
+            if isinstance(name, str):
+                yield from _outside(name, path)
             yield from _outside(item, (*path, name))
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from _outside(item, (*path, index))
     elif isinstance(value, str):
         if not value.isascii() and any("\ud800" <= sign <= "\udfff" for sign in value):
-            yield RecipeFault(path, json.dumps(value), "text without halves of surrogate pairs")
+            yield RecipeFault(path, json.dumps(value), "text without lone surrogates")
     elif isinstance(value, int) and not -(2**63) <= value < 2**63:
         yield RecipeFault(
             path, format_value(value), "a whole number from -2^63 to 2^63 - 1; a larger one is written 1e30"
@@ -90,7 +92,7 @@ class _Section(RecipeSection, Generic[Value]):
 
 
 def validate_section(kind: type[Value], value: Any) -> Value:
-    """`value` as an instance of the dataclass `kind`, which the content of a section decides. Raises RefusedValue."""
+    """Validate a section as an instance of the dataclass `kind`. Raises RefusedValue."""
     try:
         return validate(_Section[kind], {"section": value}).section  # type: ignore[valid-type]
     except RefusedValue as refused:
@@ -100,7 +102,7 @@ def validate_section(kind: type[Value], value: Any) -> Value:
 
 
 def fields_of(kind: Any) -> dict[str, Any]:
-    """The fields of a model or dataclass that a recipe may write, with their types; `name` is not among them."""
+    """The fields of a model or dataclass that a recipe may set, with their types, without `name`."""
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
@@ -111,7 +113,7 @@ def _faults(kind: Any, value: Any, error: pydantic.ValidationError) -> list[Reci
     faults = []
     for details in error.errors(include_url=False):
         cause = details.get("ctx", {}).get("error")
-        if isinstance(cause, RefusedValue):  # from a section that was validated separately
+        if isinstance(cause, RefusedValue):  # a section that was validated separately
             path = _path(value, details["loc"])
             faults += [RecipeFault((*path, *fault.path), fault.actual, fault.expected) for fault in cause.faults]
         else:
@@ -120,7 +122,8 @@ def _faults(kind: Any, value: Any, error: pydantic.ValidationError) -> list[Reci
 
 
 def _fault(kind: Any, value: Any, error: ErrorDetails) -> RecipeFault:
-    path, context = _path(value, error["loc"]), error.get("ctx", {})
+    path = _path(value, error["loc"])
+    context = error.get("ctx", {})
     cause = context.get("error")
     if isinstance(cause, Invalid):
         path = (*path, *cause.field.split("."))
@@ -144,16 +147,18 @@ def _fault(kind: Any, value: Any, error: ErrorDetails) -> RecipeFault:
 
 
 def _path(value: Any, loc: Path) -> Path:
-    """`loc` without the steps that pydantic adds for the members of unions, which are in no recipe."""
+    """`loc` without the steps that pydantic adds for members of unions, which do not occur in recipes."""
     path: Path = ()
     for depth, step in enumerate(loc):
         last = depth == len(loc) - 1
         if isinstance(value, dict) and step not in value and step == value.get("kind"):
             continue
         if isinstance(value, dict) and (step in value or last):
-            path, value = (*path, step), value.get(step)
+            path = (*path, step)
+            value = value.get(step)
         elif isinstance(value, list) and isinstance(step, int):
-            path, value = (*path, step), value[step] if step < len(value) else None
+            path = (*path, step)
+            value = value[step] if step < len(value) else None
     return path
 
 
@@ -179,14 +184,14 @@ def _kind_at(kind: Any, loc: Path) -> Any:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The types of a union without None, or the one type that is no union."""
+    """The types of a union without None, or the type itself if it is not a union."""
     if typing.get_origin(kind) not in (types.UnionType, typing.Union):
         return [kind]
     return [argument for argument in typing.get_args(kind) if argument is not types.NoneType]
 
 
 def _kind_name(kind: Any) -> str:
-    """What a missing value of the type `kind` should be, in words."""
+    """The expected value of the type `kind`, in words."""
     kind = _members(kind)[0]
     if typing.get_origin(kind) is typing.Literal:
         return f"one of {', '.join(typing.get_args(kind))}"

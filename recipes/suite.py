@@ -1,7 +1,7 @@
-"""A suite's recipe: the fixed set of examples that models are measured on, and compared with each other.
+"""A suite's recipe: a fixed set of evaluation examples, on which models are measured and compared.
 
-A suite is made once and then stays as it is: `edition` makes another one. Its examples are texts, not tokens, so that
-models with different tokenizers are measured on the same ones.
+A suite is made once and does not change; a higher `edition` makes a new one. Its examples are texts and not tokens, so
+that models with different tokenizers are measured on the same examples.
 """
 
 import re
@@ -19,44 +19,48 @@ class HeldOutSection(RecipeSection):
     """The held-out documents whose loss is measured."""
 
     examples: Count = 2000
-    """The most documents; of more, those with the lowest hashes are taken, which stay the same as the dataset grows."""
+    """The most documents. If there are more, those with the lowest hashes are taken, so the choice is stable as the
+    dataset grows."""
     longest_kilobytes: Annotated[float, Field(gt=0)] = 256.0
-    """Kilobytes of text in the longest document that is taken."""
+    """The most kilobytes of text in a document; longer documents are left out."""
     common: Count = 10
-    """A passage of 13 words in more training documents than this is boilerplate, such as a licence, and no leak."""
+    """A passage of 13 words in more training documents than this is boilerplate, such as a licence, and not a leak."""
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """The share of an example's passages, between 0 and 1, from which on even boilerplate is a leak."""
+    """If the training documents contain at least this share of an example's passages (0 to 1), boilerplate counts as
+    well."""
 
 
 class ContinuationSection(RecipeSection):
-    """Multiple choice made from the held-out documents: which of four passages is the one that goes on here?"""
+    """Multiple choice made from the held-out documents: which of four passages continues the prompt?"""
 
     examples: Count = 200
-    """How many questions."""
+    """The number of questions."""
     words: Annotated[int, Field(ge=4)] = 24
-    """Words of each passage, of the prompt and of each answer."""
+    """The number of words in the prompt and in each answer."""
 
 
 class ArithmeticSection(RecipeSection):
-    """Multiple choice made of numbers: the sum of two numbers below `limit`, with the three nearest wrong answers."""
+    """Multiple choice on sums of two numbers below `limit`: the right answer and the three nearest wrong ones."""
 
     examples: Count = 200
-    """How many questions."""
+    """The number of questions."""
     limit: Annotated[int, Field(ge=10)] = 100
     """The numbers are below this."""
 
 
 class GenerationSection(RecipeSection):
-    """Tasks that a model of texts answers by writing, each example right or wrong or scored by the task's metrics."""
+    """Tasks that a model answers by generating text. Each example is right or wrong, or scored by the task's
+    metrics."""
 
     tasks: Annotated[tuple[Text, ...], Field(min_length=1)]
-    """Ours (copying, counting, adding), or those of lm-evaluation-harness where the jobs have it."""
+    """Names of tasks: Slipway's own (copying, counting, adding), or those of lm-evaluation-harness if the jobs have
+    it."""
     examples: Count = 100
-    """Of each task, at most."""
+    """The most examples of each task."""
     include: Text | None = None
-    """A folder of tasks of one's own, as YAML files of lm-evaluation-harness, under the path by which jobs see it."""
+    """A folder with your own tasks as YAML files of lm-evaluation-harness, by its path inside the jobs."""
     hours: Annotated[float, Field(gt=0)] = 6.0
-    """So long all tasks of one model may take; then the job is ended, and has failed."""
+    """The time limit for all tasks of one model, in hours. After it the job is stopped and counts as failed."""
 
     @field_validator("tasks")
     @classmethod
@@ -69,7 +73,7 @@ class GenerationSection(RecipeSection):
 
 
 class SuiteRecipe(Recipe):
-    """An evaluation set: held-out documents, questions with one right answer of four, and tasks to be written."""
+    """An evaluation set: held-out documents, questions with one right answer of four, and generation tasks."""
 
     FORMAT: ClassVar = "suite/1"
 
@@ -78,24 +82,24 @@ class SuiteRecipe(Recipe):
     dataset: Text
     """The dataset whose documents are taken: the name of a file in datasets/."""
     split: Literal["validation", "all"] = "validation"
-    """Which of its documents: those held out, or all, of a dataset that nothing is trained on."""
+    """Which of its documents to take: the held-out ones, or all of a dataset that no training uses."""
     held_out: HeldOutSection = HeldOutSection()
     continuation: ContinuationSection | None = ContinuationSection()
-    """Questions on the documents; null for none."""
+    """Questions about the documents; null for none."""
     arithmetic: ArithmeticSection | None = ArithmeticSection()
-    """Questions on numbers; null for none."""
+    """Questions about sums; null for none."""
     generation: GenerationSection | None = None
-    """Tasks that candidates answer by writing; null for none. They are no part of the suite's content."""
+    """Tasks that candidates answer by generating text; null for none. They are not part of the suite's content."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     """The seed of the questions: the same seed, documents and recipe give the same suite, byte for byte."""
     edition: Count = 1
-    """A number to raise for a new suite, made from the dataset's present documents."""
+    """Raise this number to make a new suite from the dataset's current documents."""
     resources: Amounts = Field(default_factory=dict)
-    """What the pod that makes the suite gets on a cluster, such as `memory: 32Gi`; the platform's settings decide the
-    rest."""
+    """The resources of the pod that makes the suite on a cluster, such as `memory: 32Gi`. The platform's settings
+    decide the resources that are not named here."""
     contaminated: Share = 0.0
-    """The largest share of examples that may share a passage with a training document, for the check to pass."""
+    """The check for leaks fails if more than this share of the examples shares a passage with a training document."""
 
     def content(self) -> dict[str, object]:
-        """The fields that decide the suite's examples, as JSON has them."""
+        """The fields that decide the suite's examples, as JSON."""
         return self.model_dump(mode="json", exclude={"description", "owner", "resources", "contaminated", "generation"})

@@ -1,4 +1,4 @@
-"""A sweep's recipe: which parameters of a training are searched, by how many trials, and which trials go on."""
+"""A sweep's recipe: the parameters of a training to search, the number of trials, and which trials continue."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,16 +11,16 @@ from slipway.recipes.schedulers import SchedulerSection
 from slipway.recipes.training import MOST_RANKS, ModelRecipe, NodesSection, PlacementSection, with_parameters
 
 BUDGET = ("trials", "parallel", "limits", "goal")
-"""What a sweep may spend: a change continues the same sweep. All else but where trials run decides what the sweep
-is."""
+"""The fields of a sweep's budget: a change of them continues the same sweep. All other fields except the trials'
+placement decide the sweep's identity."""
 METRICS = ("validation_loss",)
-"""What every trial reports at each validation."""
+"""The metrics that every trial reports at each validation."""
 
 SamplerName = Literal["random", "grid", "quasi-random", "tpe", "gp", "cma-es"]
 
 
 class GoalSection(RecipeSection):
-    """What is good enough: the sweep is complete once a trial reports it."""
+    """The value that is good enough: the sweep is complete once a trial reports it."""
 
     metric: Text = METRICS[0]
     """The metric that trials report."""
@@ -29,12 +29,12 @@ class GoalSection(RecipeSection):
 
 
 class LimitsSection(RecipeSection):
-    """How many failures a sweep survives."""
+    """The number of failures that a sweep tolerates."""
 
     failed_trials: Annotated[int, Field(ge=0)]
-    """How many trials may fail for good; one more fails the sweep."""
+    """The most trials that may fail for good; one more makes the sweep fail."""
     retries: Annotated[int, Field(ge=0)]
-    """How many times one trial is started again after a failure."""
+    """The most restarts of one trial after failures."""
 
 
 class TrialPlacementSection(RecipeSection):
@@ -43,12 +43,12 @@ class TrialPlacementSection(RecipeSection):
     nodes: NodesSection = NodesSection(min=1, max=1)
     """The number of nodes that a trial may run on."""
     ranks_per_node: Annotated[int, Field(ge=1, le=MOST_RANKS)] | None = None
-    """Processes on a node: one for each GPU; null for as many as the training has."""
+    """Processes per node, one for each GPU; null for the training's number."""
     kubernetes: KubernetesSection = KubernetesSection()
-    """What differs for the pods of a trial on a Kubernetes cluster: queue, priority, resources."""
+    """Settings of a trial's pods on a Kubernetes cluster, such as queue, priority and resources."""
 
     def of_trial(self, training: PlacementSection) -> PlacementSection:
-        """The placement of a trial of a training that is placed so."""
+        """The placement of a trial, given the placement of its training."""
         pods = self.kubernetes.model_dump(exclude_unset=True)
         changed: dict[str, Any] = {"nodes": self.nodes, "kubernetes": training.kubernetes.model_copy(update=pods)}
         if self.ranks_per_node is not None:
@@ -64,35 +64,35 @@ class SweepRecipe(Recipe):
     training: Text
     """The training whose parameters are searched: the name of a file in trainings/."""
     space: Annotated[dict[str, Domain], Field(min_length=1)]
-    """The values to search, by the name of the parameter: a field of the training, such as `optimiser.learning_rate`,
-    or a section, such as `layout`."""
+    """The values to search, by parameter. A parameter is a field of the training, such as `optimiser.learning_rate`, or
+    a section, such as `layout`."""
     constraints: tuple[Text, ...] = ()
-    """What must hold between parameters, such as `batch.micro <= batch.sequences`: comparisons of numbers, texts and
+    """Constraints between parameters, such as `batch.micro <= batch.sequences`: comparisons of numbers, texts and
     fields of the training, with + - * / // % and parentheses, joined by `and`, `or` and `not`."""
     sampler: SamplerName
-    """How parameters are drawn. random; grid: all combinations; quasi-random: evenly (Sobol); by a model of the trials
-    so far: tpe (tree-structured Parzen estimator), gp (Gaussian process, for few trials that take long), cma-es
-    (evolution strategy, for numbers). Trial 0 is always the recipe as it is written."""
+    """How to draw parameters. random; grid: all combinations; quasi-random: evenly (Sobol); or with a model of the
+    trials so far: tpe (tree-structured Parzen estimator), gp (Gaussian process, for few long trials), cma-es (evolution
+    strategy, for numbers). Trial 0 is always the recipe as it is written."""
     seed: Annotated[int, Field(ge=0, lt=2**32)]
     """The seed of the sampler and the scheduler: the same seed draws the same parameters."""
     trials: Count
-    """How many trials the sweep has."""
+    """The number of trials."""
     parallel: Count
-    """How many trials run at the same time at most."""
+    """The most trials that run at the same time."""
     scheduler: Annotated[SchedulerSection, Field(discriminator="kind")]
-    """Which trials go on, and where they pause."""
+    """Decides which trials continue, and where they pause."""
     trial: dict[str, Any] = Field({})
-    """The parameters that every trial sets to another value than the training does, by name."""
+    """Values, by parameter, that every trial uses instead of the training's."""
     placement: TrialPlacementSection = TrialPlacementSection()
     """Where a trial runs; what is left out is as the training has it, except that a trial has one node."""
     limits: LimitsSection
     goal: GoalSection | None = None
-    """What is good enough; null lets all trials run."""
+    """A value that is good enough to complete the sweep; null runs all trials."""
 
     def trial_of(self, training: ModelRecipe) -> ModelRecipe:
-        """The recipe that all trials have in common: the training's, with what the sweep says of trials.
+        """The recipe that all trials share: the training's, with the sweep's settings for trials.
 
-        A trial that fails is given up at once, because `limits.retries` starts it again. Raises RefusedValue.
+        It gives up at the first failure, because `limits.retries` starts a trial again. Raises RefusedValue.
         """
         trial = with_parameters(training, self.trial)
         recovery = trial.recovery.model_copy(update={"failures_without_checkpoint": 1})

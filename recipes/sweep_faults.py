@@ -1,4 +1,4 @@
-"""Checks of a sweep against its training: where a trial runs, its rungs, its space, its constraints and its sampler."""
+"""Checks of a sweep against its training: the trials' placement, rungs, space, constraints and sampler."""
 
 import dataclasses
 import itertools
@@ -21,11 +21,11 @@ from slipway.trainer.config import changing
 FIXED = ("run.steps", "validation.every")
 """Parameters that the rungs of a sweep decide, so that no trial may draw them."""
 DRAWS = 8
-"""So many trials are drawn to see whether the training accepts them."""
+"""The number of trials that are drawn to check whether the training accepts them."""
 LARGEST_GRID = 100_000
-"""So many combinations a grid has at most: the sweep lists and shuffles all of them."""
+"""The most combinations of a grid, because the sweep lists and shuffles all of them."""
 CONTEXTS = 100
-"""So many draws are tried to find one with which a value is accepted that does not fit the recipe's other values."""
+"""The number of draws in which to look for one that fits a value, if the recipe's own values do not fit it."""
 
 
 def sweep_faults(sweep: SweepRecipe, trainings: Set[str], training: ModelRecipe | None) -> Iterator[RecipeFault]:
@@ -38,7 +38,8 @@ def sweep_faults(sweep: SweepRecipe, trainings: Set[str], training: ModelRecipe 
         yield RecipeFault(("goal", "metric"), format_value(sweep.goal.metric), expected)
     if training is None:
         return
-    if training.init is not None and (alias := training.init.moving_alias):
+    alias = training.init.moving_alias if training.init is not None else None
+    if alias:
         expected = "a training whose init names a version, because an alias may move while the sweep runs"
         yield RecipeFault(("training",), f"a training that starts from the alias {alias}", expected)
     try:
@@ -48,7 +49,7 @@ def sweep_faults(sweep: SweepRecipe, trainings: Set[str], training: ModelRecipe 
         trial = training
     else:
         yield from _rung_faults(sweep, trial)
-        if not any(layout_faults(training)):  # else the training is reported
+        if not any(layout_faults(training)):  # otherwise the training itself is reported
             yield from _placement_faults(sweep, trial)
     faults = [*_condition_faults(sweep, trial), *_constraint_faults(sweep, trial)]
     yield from faults
@@ -67,7 +68,7 @@ def _fault_of_trial(fault: RecipeFault, sweep: SweepRecipe) -> RecipeFault:
 
 
 def _placement_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
-    """The faults of where a trial runs: ranks that its layout does not fit, and GPUs that no rank has."""
+    """The faults of a trial's placement: ranks that do not fit its layout, and GPUs without a rank."""
     for fault in layout_faults(trial):
         actual = f"nodes and ranks that {dotted(fault.path)} ({fault.actual}) does not fit"
         yield RecipeFault(("placement",), actual, fault.expected)
@@ -80,7 +81,8 @@ def _placement_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[Recipe
 
 
 def _rung_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
-    steps, every = trial.run.steps, trial.validation.every
+    steps = trial.run.steps
+    every = trial.validation.every
     if every == 0:
         yield RecipeFault(
             ("trial", "validation.every"), "0", "a number that divides every rung, where trials are compared"
@@ -109,7 +111,7 @@ def _rung_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault
 
 
 def _condition_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
-    """The faults of `when`: a parameter that there is not, a value that it never has, and circles."""
+    """The faults of `when`: unknown parameters, values that a parameter never has, and circles."""
     space = SearchSpace(sweep.space, fixed=_recipes_values(trial, (o for d in sweep.space.values() for o in d.when)))
     try:
         space.order  # noqa: B018 - it raises
@@ -122,22 +124,25 @@ def _condition_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[Recipe
     for name, domain in sweep.space.items():
         for other, values in domain.when.items():
             path = ("space", name, "when", other)
-            if other not in sweep.space and (unknown := [*_unknown_parameter(trial, other, path)]):
+            unknown = [] if other in sweep.space else list(_unknown_parameter(trial, other, path))
+            if unknown:
                 yield from unknown
-            elif space.decides(other) is None:
-                continue  # whether it ever holds is another fault
-            elif (possible := space.values_of(other)) is not None:
-                strange = [value for value in values if value not in possible]
-                if strange:
-                    expected = f"values that {other} may have ({', '.join(map(format_value, possible[:10]))})"
-                    yield RecipeFault(path, format_value(strange[0]), expected)
-            else:
+                continue
+            if space.decides(other) is None:
+                continue  # `_never_faults` reports a condition that never holds
+            possible = space.values_of(other)
+            if possible is None:
                 expected = "a parameter with choices, or whole numbers, or steps"
                 yield RecipeFault(path, f"{other}, which has an interval of numbers", expected)
+                continue
+            strange = [value for value in values if value not in possible]
+            if strange:
+                expected = f"values that {other} may have ({', '.join(map(format_value, possible[:10]))})"
+                yield RecipeFault(path, format_value(strange[0]), expected)
 
 
 def _recipes_values(trial: ModelRecipe, names: Iterable[str]) -> dict[str, Any]:
-    """What the recipe has in those of these fields that it knows."""
+    """The recipe's values of these fields, without the fields that it does not know."""
     return {name: value_at(trial, name) for name in names if not any(_unknown_parameter(trial, name, ()))}
 
 
@@ -164,7 +169,7 @@ def _constraint_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[Recip
 
 
 def _space_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFault]:
-    """The faults of each parameter's values, of the sampler, and of trials as they are drawn."""
+    """The faults of each parameter's values, of the sampler, and of the trials that it would draw."""
     named = {name for text in sweep.constraints for name in constraints.parse(text).names}
     named |= {other for domain in sweep.space.values() for other in domain.when}
     fixed = _recipes_values(trial, sorted(named - sweep.space.keys()))
@@ -177,18 +182,17 @@ def _space_faults(sweep: SweepRecipe, trial: ModelRecipe) -> Iterator[RecipeFaul
 
 
 def _comparison_faults(space: SearchSpace) -> Iterator[RecipeFault]:
-    """The constraints that compare, or calculate with, what is not made for it."""
-    generator, free = random.Random(0), dataclasses.replace(space, constraints=())
+    """The constraints that compare, or calculate with, values of the wrong type."""
+    generator = random.Random(0)
+    free = dataclasses.replace(space, constraints=())
     trials = [space.values(free.draw(generator)) for _ in range(CONTEXTS if space.constraints else 0)]
     for index, constraint in enumerate(space.constraints):
         try:
             for values in trials:
                 constraint.check(values)
         except InvalidConstraint as error:
-            actual, expected = (
-                f"{format_value(constraint.text)} with {error}",
-                "numbers beside numbers, and texts beside texts",
-            )
+            actual = f"{format_value(constraint.text)} with {error}"
+            expected = "numbers beside numbers, and texts beside texts"
             yield RecipeFault(("constraints", index), actual, expected)
 
 
@@ -198,7 +202,8 @@ def _never_faults(space: SearchSpace) -> Iterator[RecipeFault]:
         for other, values in space.left_by_conditions(name).items():
             if values:
                 continue
-            actual, expected = "conditions that never hold together", f"a value of {other} with which all of them hold"
+            actual = "conditions that never hold together"
+            expected = f"a value of {other} with which all of them hold"
             if space.decides(other) is None:
                 actual = "a condition that never holds"
                 expected = (
@@ -218,17 +223,19 @@ def _domain_faults(
         return
     if parameter in sweep.trial:
         yield RecipeFault(("space", parameter), "a parameter that `trial` sets too", "it in only one of the two")
-    if section := next((candidate for candidate in sweep.space if parameter.startswith(f"{candidate}.")), None):
+    section = next((candidate for candidate in sweep.space if parameter.startswith(f"{candidate}.")), None)
+    if section:
         yield RecipeFault(("space", parameter), f"a field of {section}, which is searched too", "only one of the two")
     choices = domain.choice or ()
     for twice in [value for index, value in enumerate(choices) if value in choices[:index]]:
         yield RecipeFault(("space", parameter, "choice"), f"{format_value(twice)} more than once", "each value once")
     for index, value in enumerate(domain.ends()):
-        if isinstance(sweep.scheduler, PopulationScheduler) and (why := _not_in_a_copy(trial, parameter, value)):
-            yield RecipeFault(
-                ("space", parameter), f"a parameter that a copy cannot change: {why}", "another scheduler"
-            )
-            return
+        if isinstance(sweep.scheduler, PopulationScheduler):
+            reason = _not_in_a_copy(trial, parameter, value)
+            if reason:
+                actual = f"a parameter that a copy cannot change: {reason}"
+                yield RecipeFault(("space", parameter), actual, "another scheduler")
+                return
         fault = _refusal(trial, {parameter: value})
         if fault is None:
             continue
@@ -242,12 +249,12 @@ def _domain_faults(
 
 
 def _names_in(parameter: str, domain: Domain) -> set[str]:
-    """A parameter, and the fields of the sections that are its choices."""
+    """The parameter, and the fields of the sections among its choices."""
     return {name for value in domain.choice or (None,) for name, _ in fields_in(parameter, value)}
 
 
 def _not_in_a_copy(trial: ModelRecipe, parameter: str, value: object) -> str:
-    """Why a child in population-based training, which continues a checkpoint, cannot have another value."""
+    """The reason why a copy in population-based training cannot change this value: it continues a checkpoint."""
     sections = {**trial.numbers_alone(), **trial.operation()}
     fields = dict(fields_in(parameter, value))
     try:
@@ -260,16 +267,21 @@ def _not_in_a_copy(trial: ModelRecipe, parameter: str, value: object) -> str:
 
 
 def _refusal(trial: ModelRecipe, parameters: dict[str, object]) -> RecipeFault | None:
-    """Why the training refuses these parameters together, with its layout; None when it accepts them."""
+    """The fault of these parameters together with the training's layout; None if the training accepts them."""
     try:
         changed = with_parameters(trial, parameters)
     except RefusedValue as refused:
         return refused.faults[0]
-    return next(layout_faults(changed), None) if any(name.startswith("layout") for name in parameters) else None
+    if not any(name.startswith("layout") for name in parameters):
+        return None
+    return next(layout_faults(changed), None)
 
 
 def _fits_elsewhere(parameter: str, value: object, trial: ModelRecipe, space: SearchSpace) -> bool:
-    """Whether a value that does not fit the recipe's other values fits those of a trial, as constraints may see to."""
+    """Whether a value fits the other values of some trial, although it does not fit the recipe's.
+
+    Only constraints and conditions can keep such a value to the trials that it fits.
+    """
     if not space.constraints and not any(domain.when for domain in space.domains.values()):
         return False
     generator = random.Random(0)
@@ -277,14 +289,14 @@ def _fits_elsewhere(parameter: str, value: object, trial: ModelRecipe, space: Se
         try:
             drawn = {**space.draw(generator), parameter: value}
         except ContradictorySpace:
-            return True  # which is reported for itself
+            return True  # `_drawn_faults` reports the contradiction
         if space.exists(parameter, drawn) and space.fits(drawn) and _refusal(trial, drawn) is None:
             return True
     return False
 
 
 def _sampler_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFault]:
-    """What a sampler cannot do, by the parameter that asks for it."""
+    """The faults of parameters and constraints that the sampler does not support."""
     sampler = sweep.sampler
     for name, domain in sweep.space.items():
         path = ("space", name)
@@ -308,7 +320,7 @@ def _sampler_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFa
 
 
 def _drawn_faults(sweep: SweepRecipe, trial: ModelRecipe, space: SearchSpace) -> Iterator[RecipeFault]:
-    """The fault of a space that nothing fits, or of a trial that it may draw and the training refuses."""
+    """The fault of a contradictory space, or of a trial that it may draw and the training refuses."""
     generator = random.Random(sweep.seed)
     for _ in range(DRAWS):
         try:
@@ -316,7 +328,8 @@ def _drawn_faults(sweep: SweepRecipe, trial: ModelRecipe, space: SearchSpace) ->
         except ContradictorySpace as error:
             yield RecipeFault(("constraints",), str(error), "constraints that some trials fit")
             return
-        if fault := _refusal(trial, drawn):
+        fault = _refusal(trial, drawn)
+        if fault:
             actual = f"a space that may draw {format_value(drawn)}"
             yield RecipeFault(("space",), actual, f"{_expected(fault, '')}; `constraints` and `when` keep trials apart")
             return
@@ -325,7 +338,7 @@ def _drawn_faults(sweep: SweepRecipe, trial: ModelRecipe, space: SearchSpace) ->
 
 
 def _grid_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFault]:
-    """The fault of a grid with too many combinations to be listed, or with fewer than the sweep has trials."""
+    """The fault of a grid with too many combinations to list, or with fewer combinations than trials."""
     if next(itertools.islice(space.combinations(), LARGEST_GRID, None), None) is not None:
         actual = f"grid, with more than {LARGEST_GRID:,} combinations"
         yield RecipeFault(("sampler",), actual, f"at most {LARGEST_GRID:,} combinations, or random or quasi-random")
@@ -337,6 +350,8 @@ def _grid_faults(sweep: SweepRecipe, space: SearchSpace) -> Iterator[RecipeFault
 
 
 def _expected(fault: RecipeFault, parameter: str) -> str:
-    """What is expected of `parameter`, also when the fault names another field."""
+    """The expected value of `parameter`, even if the fault names another field."""
     at = dotted(fault.path)
-    return fault.expected if at == parameter else f"a value that {at} ({fault.actual}) fits: {fault.expected} there"
+    if at == parameter:
+        return fault.expected
+    return f"a value that {at} ({fault.actual}) fits: {fault.expected} there"

@@ -1,6 +1,6 @@
-"""The texts of recipes, as they were when they were read: whoever loads them again from these gets the same recipes.
+"""The texts of recipe files at the time of reading, from which the same recipes can be loaded again.
 
-A run has the recipes that its code location was loaded with, whatever a person has written into the files since.
+A run uses the recipes with which its code location was loaded, even if a person has edited the files since.
 """
 
 import base64
@@ -15,24 +15,24 @@ from slipway.recipes.kinds import KINDS
 from slipway.trainer.base import parsing, quantities
 
 LONGEST = 1_000_000
-"""Bytes of a recipe, at most, so that no file holds up all that read recipes. A long list has a file of its own."""
+"""The most bytes of a recipe file, so that no file delays every reader. A long list belongs in a file of its own."""
 
 
 class UnreadText(NamedTuple):
-    """In the place of the text of a file that cannot be read: a folder, a pipe, a dangling link, one without
-    permission, one that is too long."""
+    """Stands for the text of a file that cannot be read: a folder, a pipe, a dangling link, or a file that is too long
+    or protected."""
 
     why: str
-    """What the system says of it, or what it is."""
+    """The system's error, or what the file is instead."""
     expected: str = "a file that can be read"
 
 
 Texts = dict[str, str | UnreadText]
-"""By their paths in the folder, such as `trainings/tiny.yaml`; bytes that are no UTF-8 are escaped as surrogates."""
+"""Texts by path in the folder, such as `trainings/tiny.yaml`; bytes that are not UTF-8 are escaped as surrogates."""
 
 
 def read(folder: Path) -> Texts:
-    """The texts of all recipes of a folder; one that cannot be read leaves the others."""
+    """The texts of all recipes of a folder. A file that cannot be read does not affect the others."""
     paths = [path for kind in KINDS for path in sorted((folder / kind).glob("[!.]*.y*ml"))]
     return {f"{path.parent.name}/{path.name}": _text(path) for path in paths}
 
@@ -41,7 +41,7 @@ def _text(path: Path) -> str | UnreadText:
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return UnreadText("no regular file")
+                return UnreadText("not a regular file")
             data = file.read(LONGEST + 1)
     except OSError as error:
         return UnreadText(os.strerror(error.errno) if error.errno else str(error))
@@ -54,7 +54,7 @@ def _text(path: Path) -> str | UnreadText:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Opens a file; otherwise a pipe opens when somebody opens its other end."""
+    """Open a file without waiting: a blocking open of a pipe waits until somebody opens its other end."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
@@ -64,11 +64,11 @@ def encoded(text: str) -> bytes:
 
 
 def packed(written: Texts) -> str:
-    """The texts as one short text, which `unpacked` takes apart."""
+    """The texts compressed into one text, for `unpacked`."""
     return base64.b64encode(zlib.compress(json.dumps(written).encode())).decode()
 
 
 def unpacked(text: str) -> Texts:
-    """What `packed` was given."""
+    """The texts that `packed` compressed."""
     packed: dict[str, str | list[str]] = parsing.value(zlib.decompress(base64.b64decode(text)))
     return {name: content if isinstance(content, str) else UnreadText(*content) for name, content in packed.items()}

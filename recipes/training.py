@@ -1,4 +1,4 @@
-"""A training's recipe: the fields of every training, and the further fields of a training of a built-in model.
+"""A training's recipe: the fields of every training, and the additional fields of a training of a built-in model.
 
 The sections that decide a training's numbers are the trainer's own dataclasses, so that no field is described or
 checked twice.
@@ -40,29 +40,30 @@ from slipway.trainer.models.decoder.presets import PRESETS
 from slipway.trainer.record import causes
 
 MOST_NODES = 20_000
-"""More than the largest clusters have; a layout is checked for each number of nodes that a training may have."""
+"""More nodes than the largest clusters have. The layout is checked for each number of nodes that a training may
+have."""
 LONGEST_MODEL_NAME = 200
-"""Bytes of the name of a registered model: folders are named after it, whose names have 255 at most."""
+"""The most bytes of a registered model's name: folders are named after it, in 255 bytes at most."""
 MOST_RANKS = 1024
-"""Of a node: more than any has GPUs."""
+"""The most ranks per node: more than any node has GPUs."""
 FAILURES = AliasChoices("failures_without_checkpoint", "fruitless_incarnations")
-"""Both names of one field; earlier recipes have the second one."""
+"""Both names of one field; older recipes use the second one."""
 PhaseName = Literal[
     "starting", "staging", "building", "restoring", "compiling", "validating", "committing", "copying", "ending"
 ]
-"""The phases of `slipway.trainer.record.phases` but for training, whose deadline is `no_progress_seconds`."""
+"""The phases of `slipway.trainer.record.phases` except training, whose deadline is `no_progress_seconds`."""
 USUAL = Recovery()
 HANG_SECONDS = 10.0
-"""Where a recipe says nothing of it; a shorter `no_progress_seconds` then holds for steps too."""
+"""The default of `hang_seconds`; a shorter `no_progress_seconds` then applies to steps too."""
 
 
 class NodesSection(RecipeSection):
-    """The number of nodes that a training may run on; between the two limits it follows the size of the fleet."""
+    """The number of nodes that a training may use; between the two limits it follows the size of the fleet."""
 
     min: Annotated[int, Field(ge=1, le=MOST_NODES)]
     """The fewest nodes with which the training starts."""
     max: Annotated[int, Field(ge=1, le=MOST_NODES)]
-    """The most nodes of the training."""
+    """The most nodes that the training uses."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -71,7 +72,7 @@ class NodesSection(RecipeSection):
 
 
 class PlacementSection(RecipeSection):
-    """Where a training runs. A change reaches a training that goes on when its next incarnation starts."""
+    """Where a training runs. A change takes effect when the next incarnation starts."""
 
     nodes: NodesSection
     ranks_per_node: Annotated[int, Field(ge=1, le=MOST_RANKS)]
@@ -80,48 +81,49 @@ class PlacementSection(RecipeSection):
         Literal["auto", "whole", "streaming", "parts", "window"],
         BeforeValidator(lambda value: "whole" if value == "before" else value),
     ] = "auto"
-    """What of the snapshot a node holds on its NVMe. whole: all shards, before the first step; streaming: all, while it
-    trains; parts: the nodes divide the shards; window: the shards that the coming steps read. auto: the first that fits
-    of whole, parts and window."""
+    """Which shards of the snapshot a node keeps on its NVMe. whole: all, before the first step; streaming: all, copied
+    during training; parts: the nodes divide the shards; window: those of the coming steps. auto: the first of whole,
+    parts and window that fits."""
     nvme_gigabytes: Annotated[float, Field(gt=0)] | None = None
-    """The most that the shards may take on a node's NVMe, in 10^9 bytes; null: what is free, less a tenth."""
+    """The most space for shards on a node's NVMe, in 10^9 bytes; null uses nine tenths of the free space."""
     kubernetes: KubernetesSection = KubernetesSection()
     """The settings of the training's pods on a Kubernetes cluster."""
     steps: dict[TrainingWork, Amounts] = Field(default_factory=dict)
-    """What the steps that work on its checkpoints get on a cluster, by the kind of work: `evaluation: {memory: 64Gi}`;
-    the platform's settings decide the rest."""
+    """The resources of the steps that work on its checkpoints on a cluster, by kind of work, such as
+    `evaluation: {memory: 64Gi}`. The platform's settings decide the resources that are not named here."""
 
 
 class RecoverySection(RecipeSection):
-    """When a training is started again, and when it is given up."""
+    """When a training is restarted, and when it is given up."""
 
     no_progress_seconds: Annotated[float, Field(gt=0)]
-    """Seconds without a new step after which a running job counts as hung and is replaced."""
+    """A running job that completes no step for this many seconds counts as hung and is replaced."""
     failures_without_checkpoint: Annotated[Count, Field(validation_alias=FAILURES)]
-    """Failures in a row without a new checkpoint after which the training is given up."""
+    """The training is given up after this many failures in a row without a new checkpoint."""
     pending_seconds: Annotated[float, Field(gt=0)] = 600.0
-    """Seconds after which a training that still waits for nodes, a quota or an image is reported with the reason."""
+    """A training that waits longer than this for nodes, a quota or an image is reported, with the reason."""
     grow: bool = True
-    """Whether a training that runs on fewer nodes than it may is started again on more when nodes come back."""
+    """Whether a training on fewer nodes than its maximum is restarted on more when nodes become available."""
     phase_seconds: dict[PhaseName, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Seconds without progress after which a job counts as hung in a phase other than its steps."""
+    """Seconds without progress after which a job counts as hung, by phase other than training."""
     hang_seconds: Annotated[float, Field(gt=0)] = HANG_SECONDS
-    """Seconds after which a step counts as hung at the earliest, however short the steps are; the deadline is learned
-    from the steps of the run, and is at most `no_progress_seconds`."""
+    """The shortest time after which a step counts as hung. The deadline is learned from the steps of the run, between
+    this and `no_progress_seconds`."""
     policies: dict[str, str] = Field(default_factory=dict)
-    """The answers to causes, by the cause's name: see `slipway.trainer.record.causes.CHOICES`."""
+    """Responses to incidents, by cause: see `slipway.trainer.record.causes.CHOICES`."""
     skips: Annotated[int, Field(ge=0)] = USUAL.skips
-    """So many batches are left out in `skip_steps` steps at most; one more ends the training."""
+    """The most batches that may be skipped within `skip_steps` steps; one more ends the training."""
     skip_steps: Count = USUAL.skip_steps
     spike_sigmas: Annotated[float, Field(ge=0)] = USUAL.spike_sigmas
-    """A loss so many robust standard deviations above the last ones is a spike; 0 for never."""
+    """A loss this many robust standard deviations above the recent losses is a spike; 0 turns the detection off."""
     straggler_sigmas: Annotated[float, Field(ge=0)] = USUAL.straggler_sigmas
-    """A rank so many robust standard deviations slower than the others is a straggler; 0 for never."""
+    """A rank this many robust standard deviations slower than the others is a straggler; 0 turns the detection off."""
 
     survivors: Literal["by_device", "stay", "leave"] = USUAL.survivors
-    """What well ranks do when one is lost: stay in their processes, be started anew, or what suits their device."""
+    """What the healthy ranks do after another rank is lost: stay in their processes, leave and be restarted, or what
+    suits their device (by_device)."""
     drills: bool = USUAL.drills
-    """Whether `slipway chaos` may ask the running ranks for faults, also in their values."""
+    """Whether `slipway chaos` may inject faults into the running ranks, including wrong values."""
 
     @field_validator("policies")
     @classmethod
@@ -132,16 +134,20 @@ class RecoverySection(RecipeSection):
 
     @model_validator(mode="after")
     def _is_coherent(self) -> Self:
-        """What one field says must not take away what another one says."""
-        set_fields, policies = self.model_fields_set, self.policies
+        """Refuse fields that contradict each other."""
+        set_fields = self.model_fields_set
+        policies = self.policies
         require(
             self.hang_seconds <= max(self.no_progress_seconds, HANG_SECONDS),
             "hang_seconds",
             f"expected no_progress_seconds ({self.no_progress_seconds:g}) at most, as no step has a longer deadline",
         )
-        field, other = ("skips", "skip_steps") if "skips" in set_fields else ("skip_steps", "skips")
-        bound = f"{other} ({getattr(self, other)}) {'at most' if field == 'skips' else 'or more'}"
-        require(self.skips <= self.skip_steps, field, f"expected {bound}: otherwise batches are left out for ever")
+        field = "skip_steps"
+        bound = f"skips ({self.skips}) or more"
+        if "skips" in set_fields:
+            field = "skips"
+            bound = f"skip_steps ({self.skip_steps}) at most"
+        require(self.skips <= self.skip_steps, field, f"expected {bound}: otherwise every batch could be skipped")
         for name in (causes.DIVERGED, causes.SPIKE):
             skips_none = policies.get(name) == causes.SKIP and not self.skips
             require(not skips_none, f"policies.{name}", "expected another answer, as skips is 0")
@@ -151,23 +157,24 @@ class RecoverySection(RecipeSection):
         return self
 
     def of_the_ranks(self) -> Recovery:
-        """The part that the ranks act on."""
+        """The settings that the ranks themselves act on."""
         return Recovery(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Recovery)})
 
 
 class TrainingRecipe(Recipe):
-    """A training. These fields are the same for built-in models and for scripts."""
+    """A training, with the fields that built-in models and scripts share."""
 
     FORMAT: ClassVar = "training/1"
 
     dataset: Text | None = None
-    """The dataset to train on: the name of a file in datasets/; with a section `mix`, null."""
+    """The dataset to train on: the name of a file in datasets/; null if there is a section `mix`."""
     placement: PlacementSection
     recovery: RecoverySection
     retrain: str | None = None
-    """When to train again from the start: a cron string, or null for never by itself."""
+    """When to retrain from the start: a cron string, or null for no schedule."""
     renewal: RenewalSection | None = None
-    """What else starts it anew: new data, a fall in quality; and what its trainings may take. null for nothing."""
+    """What else starts a retraining (new data, drift, a loss of quality), and how much compute it may use. Null for
+    none."""
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -188,9 +195,9 @@ class TrainingRecipe(Recipe):
 
 
 def _model(section: Any) -> Shape:
-    """A model section as the shape of its kind; without a kind it is a decoder. Raises RefusedValue and Invalid.
+    """Validate a model section as the shape of its kind, by default a decoder. Raises RefusedValue and Invalid.
 
-    With a preset it is a published decoder, with the other fields of the section in place of its own.
+    A preset names a published decoder; the other fields of the section replace the preset's.
     """
     if isinstance(section, Shape):
         return section
@@ -207,7 +214,7 @@ class ModelRecipe(TrainingRecipe):
     """A training of a built-in model."""
 
     mix: Mix | None = None
-    """The datasets to train on, with their shares of the tokens, in place of `dataset`."""
+    """The datasets to train on, with their shares of the tokens, instead of `dataset`."""
     model: Model
     batch: Batch
     optimiser: Optimiser
@@ -222,12 +229,12 @@ class ModelRecipe(TrainingRecipe):
     hardware: Hardware = Hardware()
     runtime: Runtime = Runtime()
     init: InitSection | None = None
-    """Where the first weights come from; null draws them at random."""
+    """The source of the initial weights; null initialises them at random."""
     registered_model: str
     """The name of the model in the registry."""
     suite: Text | None = None
-    """What its candidates are compared on with the champion: the name of a file in suites/; null for the validation
-    documents of the candidate's own snapshot."""
+    """The suite on which candidates are compared with the champion: the name of a file in suites/; null compares on the
+    validation documents of the candidate's own snapshot."""
     gate: GateSection = GateSection()
 
     @field_validator("registered_model")
@@ -249,22 +256,26 @@ class ModelRecipe(TrainingRecipe):
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        return super().datasets if self.mix is None else tuple(self.mix.names)
+        if self.mix is None:
+            return super().datasets
+        return tuple(self.mix.names)
 
     def numbers(self) -> dict[str, Any]:
-        """The sections that decide the training's numbers, as JSON has them, by the names of `NUMBERS`.
+        """The sections that decide the training's numbers, as JSON, by the names of `NUMBERS`.
 
-        With `init`, they include the identity of the weights, whose digest must be known.
+        With `init`, they include the identity of the initial weights, whose digest must be known.
         """
         numbers = self.numbers_alone()
-        return numbers if self.init is None else {**numbers, "init": self.init.identity()}
+        if self.init is None:
+            return numbers
+        return {**numbers, "init": self.init.identity()}
 
     def numbers_alone(self) -> dict[str, Any]:
-        """The same without the identity of initial weights."""
+        """Like `numbers`, but without the identity of the initial weights."""
         return self._sections(SECTIONS if self.mix is None else NUMBERS)
 
     def operation(self) -> dict[str, Any]:
-        """The sections that decide how the training runs, as JSON has them, by the names of `OPERATION`."""
+        """The sections that decide how the training runs, as JSON, by the names of `OPERATION`."""
         return self._sections(OPERATION)
 
     def _sections(self, names: Iterable[str]) -> dict[str, Any]:
@@ -280,12 +291,12 @@ class ModelRecipe(TrainingRecipe):
 
 
 def with_parameters(training: ModelRecipe, parameters: Mapping[str, Any]) -> ModelRecipe:
-    """`training` with parameters such as `{"optimiser.learning_rate": 0.003}` set, or `{"layout": {"tensor": 2}}`, of
-    which the other fields stay.
+    """A copy of `training` with parameters set, such as `{"optimiser.learning_rate": 0.003}`.
 
-    Raises RefusedValue with a fault for every parameter that is unknown or not accepted.
+    A section, such as `{"layout": {"tensor": 2}}`, keeps its other fields. Raises RefusedValue with a fault for every
+    parameter that is unknown or not accepted.
     """
-    faults = [fault for parameter in parameters if (fault := _unknown(training, parameter))]
+    faults = list(filter(None, (_unknown(training, parameter) for parameter in parameters)))
     if faults:
         raise RefusedValue(faults)
     value = training.model_dump(mode="json")
@@ -300,8 +311,9 @@ def with_parameters(training: ModelRecipe, parameters: Mapping[str, Any]) -> Mod
 
 
 def value_at(training: ModelRecipe, parameter: str) -> Any:
-    """The value of a parameter as `with_parameters` would set it, as JSON has it. Raises RefusedValue."""
-    if fault := _unknown(training, parameter):
+    """The value of a parameter as JSON, in the form that `with_parameters` sets. Raises RefusedValue."""
+    fault = _unknown(training, parameter)
+    if fault:
         raise RefusedValue([fault])
     value: Any = training.model_dump(mode="json", include={parameter.split(".")[0]})
     for part in parameter.split("."):
@@ -310,8 +322,9 @@ def value_at(training: ModelRecipe, parameter: str) -> Any:
 
 
 def layout_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
-    """The fault of the layout at the smallest number of nodes that it does not fit, of those the training may have."""
-    nodes, ranks_per_node = training.placement.nodes, training.placement.ranks_per_node
+    """The fault of the layout at the smallest permitted number of nodes that it does not fit."""
+    nodes = training.placement.nodes
+    ranks_per_node = training.placement.ranks_per_node
     for count in range(nodes.min, nodes.max + 1):
         try:
             layout.check(training, count * ranks_per_node, ranks_per_node)
@@ -321,7 +334,7 @@ def layout_faults(training: ModelRecipe) -> Iterator[RecipeFault]:
 
 
 def _with_preset(preset: Any, **own: Any) -> dict[str, Any]:
-    """The section of the published decoder of this name, with fields of its own."""
+    """The section of the published decoder with this name, with some fields replaced."""
     known = isinstance(preset, str) and preset in PRESETS
     require(known, "preset", f"expected one of {', '.join(PRESETS)}")
     require(own.get("kind", "decoder") == "decoder", "kind", "expected decoder, the kind of all presets")
@@ -329,7 +342,7 @@ def _with_preset(preset: Any, **own: Any) -> dict[str, Any]:
 
 
 def _unknown(training: ModelRecipe, parameter: str) -> RecipeFault | None:
-    """The fault of a parameter that names no field of a section that decides numbers, or how a training runs."""
+    """The fault of a parameter that does not name a field of the sections in `NUMBERS` or `OPERATION`."""
     section, *fields = parameter.split(".")
     known = {**NUMBERS, **OPERATION}
     if section == "mix" and training.mix is None:
@@ -337,7 +350,8 @@ def _unknown(training: ModelRecipe, parameter: str) -> RecipeFault | None:
     if section not in known:
         actual = unknown("parameter", section, known)
         return RecipeFault((parameter,), actual, f"<section>.<field>, the section one of {', '.join(known)}")
-    value, name = getattr(training, section), section
+    value = getattr(training, section)
+    name = section
     for field in fields:
         possible = fields_of(type(value)) if _is_section(value) else value if isinstance(value, Mapping) else ()
         if field not in possible:

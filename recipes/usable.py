@@ -1,7 +1,7 @@
-"""Recipes that can be used, beside those that cannot: a bad recipe takes out its own lane, and leaves the others.
+"""Usable and broken recipes: a broken recipe removes its own assets and leaves the others.
 
-A recipe that stands on a bad one (a training on its dataset, a sweep on its training) cannot be used either, and says
-so.
+A recipe that refers to a broken one (a training to its dataset, a sweep to its training) is broken too, and reports
+that one as the reason.
 """
 
 import dataclasses
@@ -29,23 +29,26 @@ class BrokenRecipe:
     """Its folder, such as trainings."""
     name: str
     problems: tuple[str, ...]
-    """A sentence each: where, what was found, what is expected."""
+    """One sentence for each problem: the place, the value found and the value expected."""
 
 
 @dataclass(frozen=True)
 class UsableRecipes:
-    """What of a folder can be used, and what cannot."""
+    """The recipes of a folder that can be used, and those that cannot."""
 
     recipes: Recipes
     broken: tuple[BrokenRecipe, ...]
 
 
 def usable(folder: Path, written: Texts | None = None, environ: Mapping[str, str] = os.environ) -> UsableRecipes:
-    """The recipes of a folder, or of these texts of its files, each by itself.
+    """The recipes of a folder, from the given texts or from its files, sorted into usable and broken.
 
-    Raises InvalidRecipes for problems that are no recipe's: a folder without recipes, a variable that names none.
+    Raises InvalidRecipes for problems that belong to no recipe: a folder without recipes, or an environment variable
+    for an unknown recipe.
     """
-    recipes, own = _judged(folder, texts.read(folder) if written is None else written, environ)
+    if written is None:
+        written = texts.read(folder)
+    recipes, own = _judged(folder, written, environ)
     problems = {named: [str(fault) for fault in faults] for named, faults in own.items()}
     for named, below in _standing_on(recipes, own).items():
         problems[named] = [f"{below[0]}/{below[1]}.yaml cannot be used, and {named[0]}/{named[1]}.yaml needs it"]
@@ -54,36 +57,40 @@ def usable(folder: Path, written: Texts | None = None, environ: Mapping[str, str
 
 
 def usable_with(folder: Path, kind: str, name: str, environ: Mapping[str, str] = os.environ) -> Recipes:
-    """The recipes of a folder that can be used, `name` of a kind (such as "trainings") among them.
+    """The usable recipes of a folder, which include the recipe `name` of a kind (such as "trainings").
 
-    Raises InvalidRecipes with what is wrong with that recipe and with those that it stands on, and as `usable` does;
-    what is wrong with others is no matter.
+    Raises InvalidRecipes with the problems of that recipe and of those that it refers to, and as `usable` does.
+    Problems of other recipes are ignored.
     """
     recipes, own = _judged(folder, texts.read(folder), environ)
     needed = {(kind, name)}
     for named, below in reversed(list(_dependants(recipes))):
         if named in needed:
             needed.add(below)
-    if problems := [problem for named in needed for problem in own.get(named, ())]:
+    problems = [problem for named in needed for problem in own.get(named, ())]
+    if problems:
         raise InvalidRecipes(problems)
     return _without(recipes, own.keys() | _standing_on(recipes, own).keys())
 
 
 def _judged(folder: Path, written: Texts, environ: Mapping[str, str]) -> tuple[Recipes, dict[Named, list[Problem]]]:
-    """The recipes of a folder, and what is wrong with each by itself. Raises InvalidRecipes for what is no recipe's."""
+    """The recipes of a folder, and the problems by recipe. Raises InvalidRecipes for problems of no recipe."""
     recipes, files, problems = load_all(folder, written, environ)
     own: dict[Named, list[Problem]] = {}
     others: list[Problem] = []
     for problem in sorted(problems, key=lambda fault: (fault.location.file, fault.location.line or 0, fault.field)):
         owner = _owner(problem, files)
-        (others if owner is None else own.setdefault(owner, [])).append(problem)
+        if owner is None:
+            others.append(problem)
+        else:
+            own.setdefault(owner, []).append(problem)
     if others:
         raise InvalidRecipes(others)
     return recipes, own
 
 
 def _owner(problem: Problem, files: list[RecipeFile]) -> Named | None:
-    """The recipe whose file, or whose variable, the problem is in."""
+    """The recipe whose file or environment variable has the problem."""
     for file in files:
         variable = f"{overrides.PREFIX}{file.kind}__{file.name.replace('-', '_')}__".upper()
         if problem.location.file == nearby(file.path) or problem.location.file.startswith(variable):
@@ -92,7 +99,7 @@ def _owner(problem: Problem, files: list[RecipeFile]) -> Named | None:
 
 
 def _standing_on(recipes: Recipes, bad: Collection[Named]) -> dict[Named, Named]:
-    """The recipes that are well by themselves and stand on one that cannot be used, with that one."""
+    """The recipes that are valid themselves but refer to a broken one, each with that one."""
     broken_below: dict[Named, Named] = {}
     for named, below in _dependants(recipes):
         if (below in bad or below in broken_below) and named not in bad:
@@ -101,7 +108,7 @@ def _standing_on(recipes: Recipes, bad: Collection[Named]) -> dict[Named, Named]
 
 
 def _dependants(recipes: Recipes) -> Iterator[tuple[Named, Named]]:
-    """Each recipe with one that it stands on, those that others stand on first."""
+    """Pairs of a recipe and one that it refers to. Recipes that others refer to come first."""
     for suite in recipes.suites.values():
         yield ("suites", suite.name), ("datasets", suite.dataset)
     for training in recipes.all_trainings.values():
@@ -127,23 +134,20 @@ def _without(recipes: Recipes, broken: Collection[Named]) -> Recipes:
 
 
 def made_of(usable_recipes: UsableRecipes, make: Callable[[UsableRecipes], Product]) -> Product:
-    """What `make` makes of recipes: one of which it cannot make anything takes out its own lane, as a broken one does.
+    """The product of `make` from usable recipes. A recipe for which `make` fails counts as broken and is left out.
 
-    Raises what `make` raises where no single recipe is the reason.
+    Raises the error of `make` if no single recipe is the reason.
     """
     try:
         return make(usable_recipes)
     except Exception as error:
         alone = _fault(usable_recipes.recipes, None, make)
-        faults = {
-            named: fault
-            for named in _all(usable_recipes.recipes)
-            if (fault := _fault(usable_recipes.recipes, named, make))
-        }
+        faults = {named: _fault(usable_recipes.recipes, named, make) for named in _all(usable_recipes.recipes)}
+        faults = {named: fault for named, fault in faults.items() if fault}
         if alone or not faults:
             raise error
     below = {named for named, needed in _dependants(usable_recipes.recipes) if needed in faults}
-    own = {named: fault for named, fault in faults.items() if named not in below}  # the others only stand on one
+    own = {named: fault for named, fault in faults.items() if named not in below}  # the others only refer to one
     problems = {
         named: (f"{named[0]}/{named[1]}.yaml: no definitions can be made of it: {own[named]}",) for named in own
     }
@@ -157,14 +161,14 @@ def made_of(usable_recipes: UsableRecipes, make: Callable[[UsableRecipes], Produ
 
 
 def _all(recipes: Recipes) -> list[Named]:
-    """Each recipe by its folder and name."""
+    """The folder and the name of every recipe."""
     folders = {"scripts": "trainings"}
     fields = [field.name for field in dataclasses.fields(recipes)]
     return [(folders.get(field, field), name) for field in fields for name in getattr(recipes, field)]
 
 
 def _fault(recipes: Recipes, named: Named | None, make: Callable[[UsableRecipes], object]) -> str:
-    """Why nothing can be made of a recipe and those below it alone, or of no recipe; empty where something can."""
+    """The error of `make` for one recipe and those it refers to (or for no recipe at all); empty if it succeeds."""
     needed = {named} if named else set[Named]()
     for upper, below in reversed(list(_dependants(recipes))):
         if upper in needed:

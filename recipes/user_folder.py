@@ -1,14 +1,16 @@
-"""A user's folder of recipes, outside the code: `slipway init` makes it, and commands in it use its recipes."""
+"""A user's own folder of recipes: `slipway init` makes it, and commands in it use its recipes."""
 
 from pathlib import Path
 
 from slipway.recipes import new
 from slipway.recipes.folder import MARK
 
-DATASET, TRAINING, SWEEP = "my-texts", "my-model", "my-model"
+DATASET = "my-texts"
+TRAINING = "my-model"
+SWEEP = "my-model"
 HEADER = """\
-# This file makes the folder one of Slipway recipes: `slipway`, called in it or below, uses these recipes and keeps
-# its state in .slipway here. SLIPWAY_RECIPES and SLIPWAY_HOME say otherwise where they are set.
+# This file marks a folder of Slipway recipes. Commands in this folder or below it use these recipes and keep their
+# state in .slipway here, unless SLIPWAY_RECIPES or SLIPWAY_HOME is set.
 slipway: recipes/1
 """
 README = f"""\
@@ -35,10 +37,10 @@ Or step by step: `slipway data build {DATASET}`, `slipway run {TRAINING} --watch
 def make(folder: Path) -> list[Path]:
     """Make the folder with a commented, working example of each kind; returns its files.
 
-    Raises ValueError when there is anything in it.
+    Raises ValueError if the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder}: found something there, expected an empty folder, or nothing yet")
+        raise ValueError(f"{folder}: found a folder that is not empty, expected an empty folder or none")
     folder.mkdir(parents=True, exist_ok=True)
     written = {MARK: HEADER, "README.md": README, ".gitignore": ".slipway/\n"}
     for name, text in written.items():

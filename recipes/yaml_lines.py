@@ -1,7 +1,7 @@
-"""YAML with the line of every value, so that a problem can name its line.
+"""A YAML reader that keeps the line of every value, so that a problem can name its line.
 
-Plain scalars follow the core schema of YAML 1.2: `3e-4` is a number, `on` and `2026-01-01` are text. PyYAML follows
-YAML 1.1, where each of these means something else, which would surprise the author of a recipe.
+Plain scalars follow the core schema of YAML 1.2: `3e-4` is a number, `on` and `2026-01-01` are text. PyYAML's YAML 1.1
+reads each of these differently, which would surprise the author of a recipe.
 """
 
 import re
@@ -14,12 +14,12 @@ from slipway.recipes.problems import Location, Path, Problem, dotted
 
 
 class Loader(yaml.SafeLoader):
-    """PyYAML's parser with the scalars of YAML 1.2's core schema (less octal, hexadecimal, infinity and NaN).
+    """PyYAML's parser with the scalars of YAML 1.2's core schema (without octal, hexadecimal, infinity and NaN).
 
-    Aliases are refused, so that each value has one place and no document is endless.
+    It refuses aliases, so that each value has one place and no document is endless.
     """
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML expects it so; it is filled below
+    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML expects a class attribute; it is filled below
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -52,20 +52,22 @@ _SECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 @dataclass
 class Document:
-    """The value of a recipe, of the types of JSON, and the place of each value in it."""
+    """The value of a recipe, in JSON's types, and the location of each value in it."""
 
     value: Any
     locations: dict[Path, Location]
 
     def location_of(self, path: Path) -> Location:
-        """The place of the value at `path`, or of the nearest value above it."""
+        """The location of the value at `path`, or of the nearest value above it."""
         while path not in self.locations:
             path = path[:-1]
         return self.locations[path]
 
     def set(self, path: Path, value: Any, location: Location) -> None:
-        """Put `value` at `path`, in sections made as needed. Raises KeyError(path) for a value that is no section."""
-        section, created = self.value, {path: location}
+        """Set the value at `path` and make the sections above it. Raises KeyError(path) if a value above is not a
+        section."""
+        section = self.value
+        created = {path: location}
         for depth, step in enumerate(path):
             if not isinstance(section, dict):
                 raise KeyError(path[:depth])
@@ -80,7 +82,7 @@ class Document:
 
 
 def read(data: bytes | str, file: str) -> tuple[Document | None, list[Problem]]:
-    """The document in `data`, or None when it is not YAML, and all problems of its form."""
+    """The document in `data`, or None if it is not YAML, and all problems of its form."""
     try:
         node = yaml.compose(data, Loader)
         reader = _Reader(file)
@@ -105,7 +107,7 @@ def _syntax_problem(error: yaml.YAMLError, data: bytes | str, file: str) -> Prob
 
 
 class _Reader:
-    """Turns the nodes of one file into values, and collects their places and the problems found."""
+    """Converts the nodes of one file to values, and collects their locations and problems."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -145,7 +147,7 @@ class _Reader:
         try:
             return _PLAIN[node.tag](node.value)
         except ValueError:
-            return node.value  # a wrong tag: as text, so that the schema says what is expected
+            return node.value  # a value that does not match its tag becomes text, and the schema reports it
 
     def _problem(self, node: yaml.Node, path: Path, actual: str, expected: str) -> None:
         self.problems.append(Problem(self._at(node), dotted(path), actual, expected))

@@ -1,7 +1,7 @@
-"""Serving: what answers people's questions with a registered model, in processes of its own.
+"""Serving: processes that answer requests with a registered model.
 
-A front (`python -m slipway.serving`) takes requests and gives each to a worker (`slipway.serving.worker`), one for each
-version that answers; on a cluster the workers are vLLM's, and the front is the same. What should answer is in records
-on the durable tier (`slipway.serving.records`). It imports the trainer alone: no Dagster, no MLflow; a container that
-serves has nothing else.
+A front (`python -m slipway.serving`) receives the requests and passes each to a worker (`slipway.serving.worker`).
+Every version has a worker of its own; on a cluster the workers are vLLM pods behind the same front. Records on the
+durable tier say which versions should answer (`slipway.serving.records`). Serving imports only the trainer, without
+Dagster and MLflow, because a serving container has nothing else installed.
 """

@@ -1,7 +1,7 @@
-"""The front as a process: ``python -m slipway.serving --durable FOLDER`` serves what the records there want.
+"""The front as a process: ``python -m slipway.serving --durable FOLDER`` serves the versions in the records there.
 
-One front a durable tier on one machine, by a lock; on a cluster (`--service`) several may run. It ends by itself some
-time after nothing is wanted any more, unless `--stay` is given.
+A lock permits one front per durable tier on one machine; on a cluster (`--service`) several may run. The front exits
+some time after the last model was stopped, unless it has `--stay`.
 """
 
 import argparse
@@ -21,17 +21,20 @@ from slipway.serving.records import FrontPlace, ServingRecords
 from slipway.trainer.base import host_names, lock
 
 LOCK_SECONDS = 2.0
-"""Longer than a look at the lock takes."""
+"""Seconds to wait for the lock, longer than another process holds it to look at it."""
 SILENT_SECONDS = 300.0
-"""After so long without a byte a backend has failed the request; as long as the cluster's Ingress waits."""
+"""Seconds without a byte after which a backend has failed the request, as long as the cluster's Ingress waits."""
 IDLE_SECONDS = 2.0
-"""So long after the last model was stopped a front that may end does."""
+"""Seconds after the last model was stopped until the front exits, if it may."""
 
 
 async def run(
     records: ServingRecords, listener: socket.socket, service: str, keep_running: bool, names: Collection[str]
 ) -> None:
-    """Serve under `names` too, until SIGTERM, or until nothing is wanted; then let what is under way end."""
+    """Serve until SIGTERM, or until no model is served, and then finish the answers in progress.
+
+    `names` are further host names under which the front answers.
+    """
     import aiohttp
     from aiohttp import web
 
@@ -68,17 +71,17 @@ async def run(
 
 
 def main(arguments: list[str]) -> int:
-    """Serve; returns 0 at once where this durable tier has a front on this machine already."""
+    """Serve; returns 0 at once if this durable tier already has a front on this machine."""
     parser = argparse.ArgumentParser(
-        prog="python -m slipway.serving", description="Answer for the models that are served"
+        prog="python -m slipway.serving", description="Answer requests with the models that are served"
     )
     parser.add_argument("--durable", type=Path, required=True, help="folder of the durable tier")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
-    parser.add_argument("--or-any-port", action="store_true", help="take any free port where that one is taken")
-    parser.add_argument("--service", default="", help="on a cluster: URL of a version's service, with {name}")
-    parser.add_argument("--detach", action="store_true", help="return as soon as there is a front, and let it go on")
-    parser.add_argument("--stay", action="store_true", help="go on when nothing is served")
+    parser.add_argument("--or-any-port", action="store_true", help="use any free port if that one is in use")
+    parser.add_argument("--service", default="", help="on a cluster: URL of a version's Service, with {name} in it")
+    parser.add_argument("--detach", action="store_true", help="return once a front runs, and leave it running")
+    parser.add_argument("--stay", action="store_true", help="keep running when no model is served")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     records = ServingRecords(options.durable)
@@ -88,7 +91,7 @@ def main(arguments: list[str]) -> int:
             lock.until_exit(records.folder, LOCK_SECONDS)
         listener = _listener(options.host, options.port, options.or_any_port)
         if options.detach and os.fork() > 0:
-            os._exit(0)  # whoever started it waits for this process alone
+            os._exit(0)  # the caller waits only for this process
         asyncio.run(run(records, listener, options.service, options.stay or bool(options.service), names))
     except lock.LockHeld:
         return 0

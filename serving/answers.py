@@ -1,7 +1,8 @@
-"""The answers of a worker over HTTP: requests become sequences of the engine, its tokens documents and events."""
+"""A worker's HTTP interface: it turns requests into sequences for the engine, and tokens into documents and events."""
 
 import asyncio
 import os
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
@@ -17,23 +18,24 @@ from slipway.serving.problems import as_documents, under_names
 from slipway.trainer.base import parsing
 
 WAITING = 256
-"""Requests that may wait for a row of the cache; further ones are refused, to be sent again later."""
+"""The most requests that wait for a row of the cache. The worker refuses further ones, and the client retries."""
 MAX_BYTES = 16 << 20
 LAST_SECONDS = 1.0
 
 
 class Answers:
-    """One engine behind OpenAI's API."""
+    """Serves one engine through OpenAI's API."""
 
     def __init__(self, decoder: InferenceDecoder, order: WorkerOrder) -> None:
-        self.tokenizer, self._order, self._longest = ServedTokenizer(order.folder), order, decoder.longest
+        self.tokenizer = ServedTokenizer(order.folder)
+        self._order = order
+        self._longest = decoder.longest
         self._vocabulary = decoder.weights.vocabulary
         self.engine = AnswerEngine(decoder, self._deliver)
         self._news: dict[Sequence, asyncio.Event] = {}
         self._loop = asyncio.get_running_loop()
 
     def application(self) -> web.Application:
-        """The worker's application."""
         application = web.Application(client_max_size=MAX_BYTES, middlewares=[under_names(()), as_documents])
         application.router.add_post("/v1/completions", self._completions)
         application.router.add_post("/v1/chat/completions", self._chat)
@@ -46,9 +48,10 @@ class Answers:
 
     def _wake(self, changed: list[Sequence]) -> None:
         for sequence in changed:
-            if (news := self._news.get(sequence)) is not None:
+            news = self._news.get(sequence)
+            if news is not None:
                 news.set()
-        if self.engine.failed:  # once those who wait have their answer, the front starts another worker
+        if self.engine.failed:  # once all waiting requests have their answers, the front starts another worker
             self._loop.call_later(LAST_SECONDS, os._exit, 1)
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
@@ -80,58 +83,46 @@ class Answers:
         self.engine.submit(sequence)
         try:
             head = AnswerHead(chat, self._order.model, self._order.fingerprint, ask.top)
-            text = self.tokenizer.growing(ask.stop)
+            answer = AnswerInProgress(ask, sequence, self.tokenizer.growing(ask.stop), head, news)
             if ask.stream:
-                return await self._stream(request, ask, sequence, text, head, news)
-            while not await self._ended(sequence, text, news):
+                return await self._stream(request, answer)
+            while not await answer.read_tokens():
                 pass
-            return self._complete(ask, sequence, text, head)
+            return self._complete(answer)
         finally:
-            sequence.cancelled = True  # nothing happens to one that has ended
+            sequence.cancelled = True  # without effect on a sequence that has ended
             del self._news[sequence]
 
-    async def _ended(self, sequence: Sequence, text: GrowingText, news: asyncio.Event) -> bool:
-        """Wait for the next tokens and read them; whether they are the last ones."""
-        await news.wait()
-        news.clear()
-        ended = bool(sequence.finish)  # asked before the tokens: the engine adds to them meanwhile
-        text.add(sequence.tokens)
-        if text.stopped and ended and sequence.finish == "length":
-            sequence.finish = "stop"  # the engine was faster than whoever reads: it has not seen the text that stops it
-        elif text.stopped and not ended:
-            sequence.cancelled, sequence.finish, ended = True, "stop", True
-        if ended:
-            text.end(sequence.tokens)
-        return ended
-
-    def _complete(self, ask: Ask, sequence: Sequence, text: GrowingText, head: AnswerHead) -> web.Response:
+    def _complete(self, answer: "AnswerInProgress") -> web.Response:
+        sequence = answer.sequence
         if sequence.finish == "error":
             return web.json_response(answering.problem(sequence.error, "server_error"), status=500)
-        answer_text = self.tokenizer.decode(sequence.prompt) + text.text if ask.echo else text.text
-        document = head.complete(
-            answer_text, _finish(sequence), _usage(sequence), LogprobPieces(self.tokenizer, ask, sequence).take()
-        )
-        return web.json_response(document)
+        text = self._echo(answer) + answer.text.text
+        logprobs = LogprobPieces(self.tokenizer, answer.ask, sequence).take()
+        return web.json_response(answer.head.complete(text, _finish(sequence), _usage(sequence), logprobs))
 
-    async def _stream(
-        self,
-        request: web.Request,
-        ask: Ask,
-        sequence: Sequence,
-        text: GrowingText,
-        head: AnswerHead,
-        news: asyncio.Event,
-    ) -> web.StreamResponse:
+    def _echo(self, answer: "AnswerInProgress") -> str:
+        """The text of the prompt if the request asks for it, otherwise empty."""
+        if not answer.ask.echo:
+            return ""
+        return self.tokenizer.decode(answer.sequence.prompt)
+
+    async def _stream(self, request: web.Request, answer: "AnswerInProgress") -> web.StreamResponse:
+        sequence = answer.sequence
+        head = answer.head
+        text = answer.text
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-        first, ended, pieces = True, False, LogprobPieces(self.tokenizer, ask, sequence)
+        first = True
+        ended = False
+        pieces = LogprobPieces(self.tokenizer, answer.ask, sequence)
         while not ended:
-            ended = await self._ended(sequence, text, news)
+            ended = await answer.read_tokens()
             if first and sequence.finish == "error":
                 return web.json_response(answering.problem(sequence.error, "server_error"), status=500)
             piece = text.take()
             if first:
                 await response.prepare(request)
-                piece = self.tokenizer.decode(sequence.prompt) + piece if ask.echo else piece
+                piece = self._echo(answer) + piece
             if piece or first:
                 await response.write(head.event(piece, None, first, pieces.take()))
                 first = False
@@ -139,14 +130,14 @@ class Answers:
             await response.write(answering.error_event(sequence.error))
         else:
             await response.write(head.event(text.take(), _finish(sequence), False, pieces.take()))
-            if ask.usage:
+            if answer.ask.usage:
                 await response.write(head.usage_event(_usage(sequence)))
             await response.write(answering.DONE)
         await response.write_eof()
         return response
 
     def _sequence(self, ask: Ask) -> Sequence:
-        """Raises BadRequest for a prompt that is empty or does not fit."""
+        """The engine's sequence for a request. Raises BadRequest for an empty prompt, or one that does not fit."""
         field = "messages" if ask.chat else "prompt"
         prompt = self._tokens(ask)
         if max(prompt, default=0) >= self._vocabulary:
@@ -155,7 +146,7 @@ class Answers:
                 f"found the token {request_parsing.format_value(max(prompt))}, expected ids below {self._vocabulary}",
             )
         if not prompt:
-            prompt = sorted(self.tokenizer.ends)[:1]  # what a document begins after
+            prompt = sorted(self.tokenizer.ends)[:1]  # in training, each document follows an end-of-document token
         if not prompt:
             raise BadRequest(field, "found nothing, expected a text")
         most = request_parsing.new_tokens(ask, len(prompt), self._longest)
@@ -171,30 +162,69 @@ class Answers:
         return [token for token in ask.prompt if isinstance(token, int)]
 
 
+@dataclass(frozen=True)
+class AnswerInProgress:
+    """One answer that the engine is still making, and its text so far."""
+
+    ask: Ask
+    sequence: Sequence
+    text: GrowingText
+    head: AnswerHead
+    news: asyncio.Event
+    """Set when the sequence has new tokens."""
+
+    async def read_tokens(self) -> bool:
+        """Wait for the next tokens and add them to the text; returns whether they are the last ones."""
+        await self.news.wait()
+        self.news.clear()
+        sequence = self.sequence
+        ended = bool(sequence.finish)  # read before the tokens, because the engine's thread appends to them
+        self.text.add(sequence.tokens)
+        if self.text.stopped and ended and sequence.finish == "length":
+            sequence.finish = "stop"  # the engine reached the length before this task found the stop text
+        elif self.text.stopped and not ended:
+            sequence.cancelled = True
+            sequence.finish = "stop"
+            ended = True
+        if ended:
+            self.text.end(sequence.tokens)
+        return ended
+
+
 class LogprobPieces:
-    """The log-probabilities of an answer, sent with its pieces: each token once."""
+    """The log-probabilities of an answer. Each piece of the answer brings those of its own tokens."""
 
     def __init__(self, tokenizer: ServedTokenizer, ask: Ask, sequence: Sequence) -> None:
-        self._tokenizer, self._ask, self._sequence = tokenizer, ask, sequence
+        self._tokenizer = tokenizer
+        self._ask = ask
+        self._sequence = sequence
         self._sent_tokens = self._characters = 0
 
     def take(self) -> Logprobs | None:
-        """Those of the tokens that were not sent yet; None where the request asks for none."""
+        """The log-probabilities of the tokens since the last call; None if the request does not ask for them."""
         if not self._ask.logprobs:
             return None
-        sequence, echo = self._sequence, self._ask.echo
-        scored, new = len(sequence.chances), len(sequence.logprobs)
-        new = min(new, len(sequence.likeliest) - scored)  # the engine adds to one after the other meanwhile
-        ids = [*(sequence.prompt if echo else []), *sequence.tokens[:new]]
-        chances: list[float | None] = [*([None, *sequence.chances] if echo else []), *sequence.logprobs[:new]]
-        there = sequence.likeliest[0 if echo else scored : scored + new]
-        best: list[list[tuple[int, float]] | None] = [*([None] if echo else []), *there]
-        since, begin, word = self._sent_tokens, self._characters, self._tokenizer.token
+        sequence = self._sequence
+        echo = self._ask.echo
+        scored = len(sequence.chances)
+        new = len(sequence.logprobs)
+        new = min(new, len(sequence.likeliest) - scored)  # the engine's thread appends to one list after the other
+        ids = sequence.tokens[:new]
+        chances: list[float | None] = [*sequence.logprobs[:new]]
+        best: list[list[tuple[int, float]] | None] = [*sequence.likeliest[scored : scored + new]]
+        if echo:
+            ids = [*sequence.prompt, *ids]
+            chances = [None, *sequence.chances, *chances]
+            best = [None, *sequence.likeliest[:scored], *best]
+        since = self._sent_tokens
+        begin = self._characters
+        word = self._tokenizer.token
         tokens = [word(id) for id in ids[since:]]
         likeliest = [
             None if ranking is None else [(word(id), chance) for id, chance in ranking] for ranking in best[since:]
         ]
-        self._sent_tokens, self._characters = len(ids), begin + sum(map(len, tokens))
+        self._sent_tokens = len(ids)
+        self._characters = begin + sum(map(len, tokens))
         return Logprobs(tokens, chances[since:], likeliest, begin)
 
 

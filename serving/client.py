@@ -1,4 +1,4 @@
-"""A small client of the front, with the standard library alone."""
+"""A small client of the front that needs only the standard library."""
 
 import http.client
 import json
@@ -10,8 +10,10 @@ from typing import Any
 from slipway.trainer.base import parsing, proxy_bypass
 
 SECONDS = 300.0
-READ_BYTES, SAID_BYTES = 1 << 16, 200
-"""So much of a refusal is read, and so much is repeated of one that is not in OpenAI's form."""
+READ_BYTES = 1 << 16
+"""The most bytes to read of a refusal."""
+SAID_BYTES = 200
+"""The most bytes to repeat of a refusal that is not in OpenAI's form."""
 
 NO_REASON = "the server refuses the request and gives no reason"
 
@@ -21,22 +23,19 @@ class NotAnswered(ValueError):
 
 
 def complete(url: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer to a request as one document. Raises NotAnswered."""
+    """Send a request; returns the answer as one document. Raises NotAnswered."""
     return next(_answer(url, {**document, "stream": False}))
 
 
 def stream(url: str, document: Mapping[str, Any]) -> Iterator[str]:
-    """The text of an answer, as it is made. Raises NotAnswered, also in the middle."""
+    """Send a request; yields the pieces of the answer's text. Raises NotAnswered, possibly in the middle."""
     for event in _answer(url, {**document, "stream": True}):
         try:
-            refused = (str(event["error"]["message"]) or f"{url}: {NO_REASON}") if "error" in event else ""
-            text: str = "" if refused else event["choices"][0]["text"]
+            if "error" in event:
+                raise NotAnswered(str(event["error"]["message"]) or f"{url}: {NO_REASON}")
+            text: str = event["choices"][0]["text"]
         except (KeyError, TypeError, IndexError):
-            raise NotAnswered(
-                f"{url}: found an event that is none of OpenAI's, expected one of a served model"
-            ) from None
-        if refused:
-            raise NotAnswered(refused)
+            raise NotAnswered(f"{url}: found an event in another form than OpenAI's, expected a served model") from None
         yield text
 
 
@@ -55,15 +54,15 @@ def _answer(url: str, document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     except urllib.error.HTTPError as error:
         raise NotAnswered(_refusal(url, error)) from None
     except ValueError as error:
-        raise NotAnswered(f"{url}: found an answer that is no JSON ({error}), expected one of a served model") from None
+        raise NotAnswered(f"{url}: found an answer that is not JSON ({error}), expected a served model") from None
     except (OSError, http.client.HTTPException) as error:
         raise NotAnswered(f"{url}: the server does not answer: {error}") from None
 
 
 def _refusal(url: str, error: urllib.error.HTTPError) -> str:
-    """What a server says of a request that it does not answer; what stands in between may say it in its own way."""
+    """The server's reason for refusing a request. A proxy in between may answer in another form."""
     answer = error.read(READ_BYTES)
     try:
         return str(parsing.value(answer)["error"]["message"]) or f"{url}: {NO_REASON}"
     except (ValueError, KeyError, TypeError):
-        return f"{url}: it answered {error.code} {error.reason}: {answer[:SAID_BYTES].decode(errors='replace')}"
+        return f"{url}: the server answers {error.code} {error.reason}: {answer[:SAID_BYTES].decode(errors='replace')}"

@@ -1,19 +1,19 @@
-"""Draining: how long answers may take that are under way when their process is asked to end.
+"""Draining: how long a process that is asked to stop waits for the answers in progress.
 
-On a cluster a pod gets SIGTERM before all others know that it ends. So it first waits, answering as before, until
-nobody sends it anything new; then it lets what is under way end; all of it within the time that its pod is given.
+On a cluster a pod gets SIGTERM before the other components know that it stops. So it first keeps answering until nobody
+sends new requests, and then finishes the answers in progress, all within the pod's grace period.
 """
 
 HERE_SECONDS = 60.0
-"""On one machine."""
+"""Seconds for the answers in progress on one machine."""
 FORGOTTEN_SECONDS = 15
-"""After so long no Service and no Ingress sends a pod that ends anything new."""
+"""Seconds until no Service and no Ingress sends new requests to a pod that stops."""
 ANSWERS_SECONDS = 270
-"""What answers may take from then on."""
+"""Seconds for the answers in progress after that."""
 GRACE_SECONDS = 300
-"""What the pod is given in all."""
+"""The pod's grace period, in seconds."""
 
 
 def seconds(on_a_cluster: bool) -> float:
-    """What the front lets answers take after it was asked to end."""
+    """The seconds that the front leaves the answers in progress after it was asked to stop."""
     return ANSWERS_SECONDS if on_a_cluster else HERE_SECONDS

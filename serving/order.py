@@ -1,4 +1,4 @@
-"""The order of a worker: which model it is to serve, and how."""
+"""The order for a worker: the model to serve, and its settings."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +8,14 @@ ROWS = 16
 
 @dataclass(frozen=True)
 class WorkerOrder:
-    """What a worker is to serve."""
+    """The model that a worker serves, and its settings."""
 
     folder: Path
     manifest: str
     model: str
-    """How its answers name it."""
+    """The name of the model in answers."""
     fingerprint: str
     rows: int = ROWS
-    """Answers at a time."""
+    """The number of answers at the same time."""
     dtype: str = "auto"
-    """float32, bfloat16; auto: bfloat16 on a GPU, float32 on a CPU."""
+    """float32, bfloat16, or auto: bfloat16 on a GPU, float32 on a CPU."""

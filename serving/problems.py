@@ -1,4 +1,4 @@
-"""Problems: what the HTTP server refuses (a name, a path, a method, too large a body), as OpenAI's clients read it."""
+"""Errors of the HTTP server itself (unknown name, path or method, too large a body) in OpenAI's form."""
 
 from collections.abc import Awaitable, Callable, Collection
 from typing import cast
@@ -13,7 +13,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @web.middleware  # type: ignore[untyped-decorator]
 async def as_documents(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A refusal by aiohttp, which is plain text, becomes a document with the same status and headers."""
+    """Turn a refusal by aiohttp, which is plain text, into a document with the same status and headers."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -25,7 +25,7 @@ async def as_documents(request: web.Request, handler: Handler) -> web.StreamResp
 
 
 def under_names(names: Collection[str], open: Collection[str] = ()) -> Callable[..., Awaitable[web.StreamResponse]]:
-    """A middleware that answers under this machine's names and these alone; the paths `open`, of probes, under any."""
+    """A middleware that answers only under this machine's names and `names`; the paths `open`, of probes, under any."""
 
     @web.middleware  # type: ignore[untyped-decorator]
     async def checked(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -1,8 +1,8 @@
-"""Pulling: a verified copy of an exported model on the node's own disk, before a server of a pod reads it.
+"""Pulls a verified copy of an exported model to the node's own disk, before a pod's server reads it.
 
 ``python -m slipway.serving.pull --from FOLDER_OR_URL --folder PATH --manifest SHA256 --to FOLDER`` is the init
-container of vLLM's pods. Every byte is hashed on its way; the copy appears whole or not at all, and a whole one is not
-made again.
+container of the vLLM pods. It hashes every byte during the copy. The copy appears complete or not at all, and an
+existing complete copy is reused.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from slipway.trainer.checkpoint.tiers.tier import TierUnavailable
 
 
 def pull(source: str, folder: str, manifest: str, target: Path) -> bool:
-    """Bring the export `folder` of the tier at `source` to the new folder `target`; False when it is there whole.
+    """Copy the export `folder` of the tier at `source` to the new folder `target`; False if it exists already.
 
-    Raises DamagedCheckpoint, TierUnavailable, ValueError for another URL than s3://, and OSError.
+    Raises DamagedCheckpoint, TierUnavailable, OSError, and ValueError for a URL other than s3://.
     """
     if target.exists():
         for name, expected in read_manifest(target, manifest).files.items():
@@ -30,11 +30,11 @@ def pull(source: str, folder: str, manifest: str, target: Path) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Pull what the arguments name; returns 1, with a message, when it cannot be done."""
+    """Pull the export that the arguments name; returns 1, with a message, if that fails."""
     parser = argparse.ArgumentParser(prog="python -m slipway.serving.pull")
     parser.add_argument("--from", dest="source", required=True, help="folder or s3://bucket/prefix of the durable tier")
-    parser.add_argument("--folder", required=True, help="the export, relative to that")
-    parser.add_argument("--manifest", required=True, help="SHA-256 of its manifest")
+    parser.add_argument("--folder", required=True, help="the folder of the export, relative to --from")
+    parser.add_argument("--manifest", required=True, help="SHA-256 of the export's manifest")
     parser.add_argument("--to", type=Path, required=True, help="the folder to make")
     options = parser.parse_args(arguments)
     try:
@@ -46,5 +46,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    console.explain("slipway.serving.pull", "brings an exported model to a node, verified")
+    console.explain("slipway.serving.pull", "copies an exported model to a node and verifies it")
     sys.exit(main(sys.argv[1:]))

@@ -1,13 +1,13 @@
-"""Records of what should answer for a model, and of what came of it: on the durable tier, create-only, in their order.
+"""Records of which version should serve a model, and of the verdicts: numbered, create-only files on the durable tier.
 
-    <durable>/serving/<model>/wanted/<n>.json     the n-th wish: which version, for how much of the traffic
-                              verdicts/<n>.json   what came of it: all of the traffic, or back to the version before
+    <durable>/serving/<model>/wanted/<n>.json     the n-th wish: a version and its share of the traffic
+                              verdicts/<n>.json   its verdict: all of the traffic, or back to the old version
                               models/<manifest>/  exported models, by the manifest of the checkpoint
-                              answering.json      what the front last said: who answers, where
-    <durable>/serving/front.json                  where the front is
+                              answering.json      the front's last report: the versions that answer, and the URL
+    <durable>/serving/front.json                  the front's URL and process
 
-A wish without a verdict is a switch under way. Whoever reads the records knows what should answer, so a front that is
-killed at any moment comes back with the right versions.
+A wish without a verdict is a switch in progress. The records alone decide which versions answer, so a front that is
+killed at any moment restarts with the right ones.
 """
 
 import time
@@ -19,60 +19,58 @@ from typing import Literal
 from slipway.trainer.base import codec, listing
 from slipway.trainer.record import numbered
 
-DESIRED, VERDICT, ANSWERING, FRONT = (
-    "slipway.serving.wanted/1",
-    "slipway.serving.verdict/1",
-    "slipway.serving.answering/1",
-    "slipway.serving.front/1",
-)
+DESIRED = "slipway.serving.wanted/1"
+VERDICT = "slipway.serving.verdict/1"
+ANSWERING = "slipway.serving.answering/1"
+FRONT = "slipway.serving.front/1"
 SERVING = "serving"
-"""On the durable tier, the folder of all records."""
+"""The folder of all records on the durable tier."""
 
 
 @dataclass(frozen=True)
 class ServedVersion:
-    """A registered version as it is loaded."""
+    """A registered version, with the export to load."""
 
     number: str
-    """Its number in the registry."""
+    """The version number in the registry."""
     checkpoint: str
-    """The SHA-256 of its checkpoint's manifest."""
+    """The SHA-256 of the checkpoint's manifest."""
     folder: str
-    """Where its export is, relative to the durable tier."""
+    """The folder of the export, relative to the durable tier."""
     manifest: str
-    """The SHA-256 of the export's manifest: nothing else is loaded."""
+    """The SHA-256 of the export's manifest. A worker loads only an export with this manifest."""
 
     def named(self, model: str) -> str:
-        """How answers name it."""
+        """The name of the version in answers."""
         return f"{model}@{self.number}"
 
     def fingerprint(self, model: str) -> str:
-        """The same with the beginning of its checkpoint's hash: `system_fingerprint`."""
+        """The `system_fingerprint` of answers: the name and the beginning of the checkpoint's hash."""
         return f"{model}@{self.number}-{self.checkpoint[:12]}"
 
 
 @dataclass(frozen=True)
 class SwitchPolicy:
-    """When a new version may have all of the traffic. The numbers are those of one canary."""
+    """The conditions for a new version to get all of the traffic."""
 
     share: float = 1.0
-    """Of new requests, until the verdict; 1 for all of them as soon as it is ready."""
+    """The new version's share of new requests until the verdict; 1 gives it all of them as soon as it is ready."""
     least_requests: int = 20
-    """A new version answers so many before it may have all of the traffic: until then it waits."""
+    """The fewest answers of a new version before it gets all of the traffic."""
     patience_seconds: float = 600.0
-    """From its first request on: after so long a new version without one answer goes back, and one with enough of them
-    waits no longer for texts that both versions can be compared on."""
+    """Seconds after its first request: then a new version without any answer is rolled back, and one with enough
+    answers waits no longer for texts on which to compare both versions."""
     error_margin: float = 0.01
-    """How much larger its share of failed requests may be."""
+    """The largest increase of the share of failed requests."""
     latency_ratio: float = 1.5
-    """How many times longer its first token and each further one may take."""
+    """The largest factor by which its first token, and each further token, may take longer."""
     quality_margin: float = 0.02
-    """How many bits per byte worse it may predict what people write."""
+    """How much worse it may predict people's texts, in bits per byte."""
 
 
 @dataclass(frozen=True)
 class ServingWish:
-    """What should answer."""
+    """A request to serve a version of a model, or to stop."""
 
     want: Literal["serve", "stop"]
     by: str
@@ -80,20 +78,20 @@ class ServingWish:
     version: ServedVersion | None = None
     """None to stop."""
     before: ServedVersion | None = None
-    """What answers until the verdict; None where nothing did."""
+    """The version that answers until the verdict; None if there was none."""
     follows: bool = False
-    """Whether the champion of later is to be served, too; after a stop as well, which a demotion has caused."""
+    """Whether to serve later champions too, even after a stop that a demotion caused."""
     policy: SwitchPolicy = field(default_factory=SwitchPolicy)
     at: float = field(default_factory=time.time)
-    """Seconds since the epoch, for people."""
+    """Seconds since the epoch, for display only."""
 
 
 @dataclass(frozen=True)
 class SwitchVerdict:
-    """What came of a wish."""
+    """The result of a wish."""
 
     outcome: Literal["all", "back"]
-    """all: its version has all of the traffic; back: the one before has."""
+    """all: the new version gets all of the traffic; back: the old version does."""
     why: str
     figures: Mapping[str, float] = field(default_factory=dict)
     at: float = field(default_factory=time.time)
@@ -107,24 +105,24 @@ class Share:
     share: float
     ready: bool
     note: str = ""
-    """Why it is not ready; of a new version that is, what its verdict waits for."""
+    """The reason why the version is not ready, or why a new version has no verdict yet."""
 
 
 @dataclass(frozen=True)
 class Answering:
-    """What answers for a model now, as the front says."""
+    """The front's report of the versions that answer for a model now."""
 
     wish: int
-    """The wish that it follows."""
+    """The number of the wish that the front follows."""
     shares: tuple[Share, ...]
     url: str
     problem: str = ""
-    """Why nothing answers though something should."""
+    """The reason why no version answers although one should."""
 
 
 @dataclass(frozen=True)
 class FrontPlace:
-    """Where the front is, and which process it is."""
+    """The front's URL and process."""
 
     url: str
     pid: int
@@ -133,17 +131,17 @@ class FrontPlace:
 
 @dataclass(frozen=True)
 class ServedState:
-    """A model's newest wish, and what has come of it."""
+    """A model's newest wish and its verdict, if it has one."""
 
     model: str
     number: int
-    """Of the wish; 0 before the first."""
+    """The number of the wish; 0 before the first."""
     desired: ServingWish | None
     verdict: SwitchVerdict | None
 
     @property
     def settled(self) -> ServedVersion | None:
-        """What all of the traffic goes to, or went to before a switch that is under way; None for nothing."""
+        """The version that has all of the traffic, or had it before the switch in progress; None if there is none."""
         if self.desired is None or self.desired.want == "stop":
             return None
         if self.verdict is not None and self.verdict.outcome == "all":
@@ -152,22 +150,25 @@ class ServedState:
 
     @property
     def coming(self) -> ServedVersion | None:
-        """The version whose switch is under way."""
-        return self.desired.version if self.desired is not None and self.verdict is None else None
+        """The new version of the switch in progress."""
+        if self.desired is not None and self.verdict is None:
+            return self.desired.version
+        return None
 
 
 class ServingRecords:
     """The records of one durable tier."""
 
     def __init__(self, durable: Path) -> None:
-        self.durable, self.folder = durable, durable / SERVING
+        self.durable = durable
+        self.folder = durable / SERVING
 
     def models(self) -> list[str]:
-        """The models of which anything was ever wanted. Raises OSError where that cannot be listed."""
+        """The models with a record. Raises OSError if they cannot be listed."""
         return [name for name in listing.names_if_there(self.folder) if (self.folder / name / "wanted").is_dir()]
 
     def state(self, model: str) -> ServedState:
-        """The newest wish of a model. Raises UndecodableRecord, and OSError, also where that wish was lost."""
+        """The newest wish of a model. Raises UndecodableRecord, and OSError, which includes a lost wish."""
         number = self._newest(model)
         if number == 0:
             return ServedState(model, 0, None, None)
@@ -176,15 +177,15 @@ class ServingRecords:
         return ServedState(model, number, desired, verdict)
 
     def wish(self, state: ServedState, desired: ServingWish) -> bool:
-        """Record what is wanted after `state`; False when somebody has wished for something else meanwhile."""
+        """Record a new wish after `state`; False if another wish was recorded meanwhile."""
         return numbered.add(self._wishes(state.model), state.number + 1, desired, DESIRED)
 
     def judge(self, state: ServedState, verdict: SwitchVerdict) -> bool:
-        """Record what came of the newest wish; False when that is known already."""
+        """Record the verdict on the newest wish; False if it has one already."""
         return codec.create_only(self._verdict(state.model, state.number), verdict, VERDICT)
 
     def history(self, model: str) -> list[tuple[ServingWish, SwitchVerdict | None]]:
-        """All wishes and what came of them, the oldest first. Raises Unreadable, also where one was lost."""
+        """All wishes and their verdicts, the oldest first. Raises Unreadable, which includes a lost record."""
         return [
             (
                 numbered.read(self._wishes(model), number, ServingWish, DESIRED),
@@ -194,31 +195,30 @@ class ServingRecords:
         ]
 
     def answering(self, model: str) -> Answering | None:
-        """What the front last said of a model."""
+        """The front's last report on a model."""
         return codec.read_if_whole(self.folder / model / "answering.json", Answering, ANSWERING)
 
     def say(self, model: str, answering: Answering) -> None:
-        """Keep what answers now."""
+        """Write the front's report on a model."""
         codec.replace(self.folder / model / "answering.json", answering, ANSWERING)
 
     def front(self) -> FrontPlace | None:
-        """Where the front was when it last started."""
+        """The front's place when it last started."""
         return codec.read_if_whole(self.folder / "front.json", FrontPlace, FRONT)
 
     def keep_front(self, front: FrontPlace) -> None:
-        """Keep where the front is."""
+        """Write the front's place."""
         codec.replace(self.folder / "front.json", front, FRONT)
 
     def exports(self, model: str) -> Path:
-        """The folder of a model's exports."""
         return self.folder / model / "models"
 
     def export(self, model: str, checkpoint: str) -> Path:
-        """Where the export of a checkpoint is, or is to be."""
+        """The folder for the export of a checkpoint, whether it exists or not."""
         return self.exports(model) / checkpoint
 
     def _newest(self, model: str) -> int:
-        """The number of the newest wish: what came of a wish says that there was one. Raises Unreadable."""
+        """The number of the newest wish. A verdict without its wish proves that a wish was lost. Raises Unreadable."""
         return max(numbered.newest(self._wishes(model)), numbered.newest(self._verdicts(model)))
 
     def _wishes(self, model: str) -> Path:
@@ -232,6 +232,6 @@ class ServingRecords:
 
 
 def service_name(model: str, version: ServedVersion) -> str:
-    """The name of a version's objects: 63 characters at most, as a Service's is."""
+    """The name of a version's Kubernetes objects, at most 63 characters long, as a Service's name must be."""
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in model.lower())
     return f"serve-{plain[:40].strip('-')}-{version.checkpoint[:12]}"

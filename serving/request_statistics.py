@@ -1,7 +1,7 @@
-"""Request statistics: how the texts that a server is asked are distributed: lengths, languages and tokens, as counts.
+"""Statistics of requests: counts of their texts by length, language and token.
 
-No text is kept, and the counts are bounded: powers of two, known languages, ranges of token ids. The same counts are
-made of a sample of the documents that a version was trained on, so that the two can be compared.
+They keep no text, and their size is bounded: powers of two, known languages, ranges of token ids. A sample of the
+documents that a version was trained on has the same counts, so that the two can be compared.
 
     <durable>/serving/<model>/asked/<day>.<tokenizer>.<host>.json   the counts of one front in one day (UTC)
                               trained/<snapshot>.<tokenizer>.json   those of the training's documents
@@ -21,30 +21,31 @@ from slipway.trainer.base import codec, digest, listing, regular_file
 from slipway.trainer.start.huggingface import TOKENIZER
 
 FORMAT = "slipway.serving.asked/1"
-REQUESTS, TRAINED = "asked", "trained"
+REQUESTS = "asked"
+TRAINED = "trained"
 LONGEST = 4096
-"""Characters of a text whose tokens and language are counted, from its beginning."""
+"""The number of characters, from the beginning of a text, whose tokens and language are counted."""
 KEPT_DAYS = 30
 NAME = re.compile(r"\d{4}-\d\d-\d\d\.[^.]+\..+")
-"""Of a file of counts: day, tokenizer and host."""
+"""The form of a file's name: day, tokenizer and host."""
 
 
 @dataclass
 class TextCounts:
-    """How some texts are distributed."""
+    """Counts of texts by length, language and token."""
 
     texts: int = 0
     left_out: int = 0
-    """Texts that came while too many others waited to be counted."""
+    """Texts that were left out because the queue was full."""
     lengths: dict[str, int] = field(default_factory=dict)
-    """By the power of two that is no longer than the text has characters."""
+    """By the largest power of two that does not exceed the text's number of characters."""
     languages: dict[str, int] = field(default_factory=dict)
     """By ISO 639 code, or "unknown"."""
     tokens: dict[str, int] = field(default_factory=dict)
-    """By the half power of two of the token's id: ids grow as tokens get rarer."""
+    """By half powers of two of the token's id, because rarer tokens have larger ids."""
 
     def add(self, text: str, ids: Sequence[int]) -> None:
-        """Count a text, the beginning of which has these tokens."""
+        """Count a text; `ids` are the tokens of its beginning."""
         self.texts += 1
         _count(self.lengths, str(1 << max(0, len(text).bit_length() - 1)), 1)
         _count(self.languages, languages.natural(text[:LONGEST]), 1)
@@ -52,8 +53,9 @@ class TextCounts:
             _count(self.tokens, str(int(2 * math.log2(id + 1))), times)
 
     def join(self, other: "TextCounts") -> None:
-        """Add what another has counted."""
-        self.texts, self.left_out = self.texts + other.texts, self.left_out + other.left_out
+        """Add the counts of another instance."""
+        self.texts = self.texts + other.texts
+        self.left_out = self.left_out + other.left_out
         for counts, other_counts in (
             (self.lengths, other.lengths),
             (self.languages, other.languages),
@@ -68,7 +70,7 @@ def _count(counts: dict[str, int], name: str, times: int) -> None:
 
 
 def tokenizer_of(export: Path) -> str:
-    """The beginning of the SHA-256 of an export's tokenizer, whose ids no other has. Raises OSError."""
+    """A name for an export's tokenizer: the beginning of its SHA-256. Raises OSError."""
     return digest.sha256(regular_file.read(export / TOKENIZER))[:12]
 
 
@@ -84,39 +86,40 @@ class RequestRecords:
         self._folder = ServingRecords(durable).folder / model
 
     def keep(self, day: str, tokenizer: str, host: str, counts: TextCounts) -> None:
-        """Keep what a front has counted of a day so far. Raises OSError."""
+        """Save the counts of one front for a day. Raises OSError."""
         codec.replace(self._folder / REQUESTS / f"{day}.{tokenizer}.{host}.json", counts, FORMAT)
 
     def counts_of_day(self, day: str, tokenizer: str, host: str) -> TextCounts:
-        """What a front has kept of a day."""
+        """The saved counts of one front for a day."""
         path = self._folder / REQUESTS / f"{day}.{tokenizer}.{host}.json"
         return codec.read_if_whole(path, TextCounts, FORMAT) or TextCounts()
 
     def forget_old(self) -> None:
-        """Remove the counts of days that are older than `KEPT_DAYS`. Raises OSError."""
+        """Remove the counts of days older than `KEPT_DAYS`. Raises OSError."""
         oldest = _days_ago(KEPT_DAYS)
         for path, day, _ in self._files():
             if day < oldest:
                 path.unlink(missing_ok=True)
 
     def recent_counts(self, tokenizer: str, days: int) -> TextCounts:
-        """What all fronts counted today and on the days before. Raises OSError."""
-        joined, oldest = TextCounts(), _days_ago(days)
+        """The counts of all fronts over the last `days` days, including today. Raises OSError."""
+        joined = TextCounts()
+        oldest = _days_ago(days)
         for path, day, counted_by in self._files():
             if counted_by == tokenizer and day >= oldest:
                 joined.join(codec.read_if_whole(path, TextCounts, FORMAT) or TextCounts())
         return joined
 
     def keep_trained(self, snapshot: str, tokenizer: str, counts: TextCounts) -> None:
-        """Keep how the documents of a snapshot are distributed. Raises OSError."""
+        """Save the counts of a snapshot's documents. Raises OSError."""
         codec.replace(self._folder / TRAINED / f"{snapshot}.{tokenizer}.json", counts, FORMAT)
 
     def trained(self, snapshot: str, tokenizer: str) -> TextCounts | None:
-        """How the documents of a snapshot are distributed; None where that was not counted."""
+        """The counts of a snapshot's documents; None if they were not counted."""
         return codec.read_if_whole(self._folder / TRAINED / f"{snapshot}.{tokenizer}.json", TextCounts, FORMAT)
 
     def _files(self) -> Iterator[tuple[Path, str, str]]:
-        """The files of counts, each with its day and its tokenizer."""
+        """The files of counts, each with its day and tokenizer."""
         folder = self._folder / REQUESTS
         names = listing.files_if_there(folder, ".json")
         for name in listing.fitting(folder, names, lambda name: NAME.fullmatch(name) is not None):

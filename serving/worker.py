@@ -1,8 +1,8 @@
 """The embedded worker: one version of one model in a process of its own, behind OpenAI's API on a loopback port.
 
-``python -m slipway.serving.worker`` is started by the front. It verifies every byte of the exported model, sees whether
-it fits into memory, loads it, answers a first question of its own, and only then prints where it listens. A model that
-must not be served is refused with one line, before any traffic.
+The front starts ``python -m slipway.serving.worker``. The worker verifies every byte of the exported model, checks
+that it fits into memory, loads it, answers a warm-up question, and only then prints its address. It refuses a model
+that must not be served with one line, before any traffic.
 """
 
 import argparse
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 REFUSED = 3
 """The exit code of a worker that refuses its model."""
 MEMORY_SHARE = 0.9
-"""Of the memory that is free: the rest is for the process itself and for others."""
+"""The share of the free memory to use; the rest is for the process itself and for others."""
 
 
 def load(order: WorkerOrder) -> "InferenceDecoder":
-    """The verified model, with its cache. Raises Refused, DamagedCheckpoint, ValueError and OSError."""
+    """Verify and load the model and make its cache. Raises Refused, DamagedCheckpoint, ValueError and OSError."""
     import torch
 
     from slipway.serving.engine import weights
@@ -59,7 +59,7 @@ def load(order: WorkerOrder) -> "InferenceDecoder":
 
 
 def free_bytes(device: "torch.device") -> int:
-    """The memory that this process may still take: of the GPU, of the machine, or of its control group."""
+    """The memory that this process may still use, in bytes: the GPU's, the machine's, or its control group's."""
     import torch
 
     if device.type == "cuda":
@@ -73,7 +73,7 @@ def free_bytes(device: "torch.device") -> int:
 
 
 def warm_up(engine: "AnswerEngine") -> None:
-    """Answer a short question, so that the first person does not wait for what is made at the first one."""
+    """Answer a short question, so that the first real request does not wait for one-time initialisation."""
     from slipway.serving.engine.batching import Sequence
     from slipway.serving.engine.sampling_settings import Sampling
 
@@ -86,7 +86,7 @@ def warm_up(engine: "AnswerEngine") -> None:
 
 
 async def serve(order: WorkerOrder) -> None:
-    """Serve until SIGTERM; the first line printed is JSON: where it listens, or why the model is refused."""
+    """Serve until SIGTERM. The first line of output is JSON: the address, or the reason why the model is refused."""
     from aiohttp import web
 
     from slipway.serving.answers import Answers
@@ -102,14 +102,14 @@ async def serve(order: WorkerOrder) -> None:
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await ended.wait()
-    os._exit(0)  # the front has let all answers end; interpreters take a second to finalise torch
+    os._exit(0)  # all answers are finished, and a normal exit would spend a second on finalising torch
 
 
 def main(arguments: list[str]) -> int:
-    """Serve what the arguments say; returns REFUSED for a model that must not be served."""
+    """Serve the order in the arguments; returns REFUSED for a model that must not be served."""
     parser = argparse.ArgumentParser(prog="python -m slipway.serving.worker")
     parser.add_argument("--order", required=True, help="a WorkerOrder as JSON")
-    parser.add_argument("--parent", type=int, required=True, help="the pid of the front, with which it ends")
+    parser.add_argument("--parent", type=int, required=True, help="the pid of the front; the worker ends with it")
     options = parser.parse_args(arguments)
     die_with_parent(options.parent)
     from slipway.trainer.checkpoint.disk.reading import DamagedCheckpoint
@@ -128,7 +128,9 @@ def _dtype(name: str, device: "torch.device") -> "torch.dtype":
     import torch
 
     if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
+        if device.type == "cuda":
+            return torch.bfloat16
+        return torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[name]
 
 

@@ -7,5 +7,5 @@
     snapshots  the snapshot step, packing, pointer, history, difference and checks, for both kinds
     texts      what only texts have        images   what only images have
 
-`kinds` names the two kinds, `assets` makes a dataset's lane in Dagster, `garbage` removes unused files.
+`kinds` names the two kinds, `assets` makes a dataset's assets in Dagster, `garbage` removes unused files.
 """

@@ -1,8 +1,8 @@
-"""The lane of one dataset as Dagster assets: documents, tokenizer, snapshot; and the build of a dataset by hand.
+"""The assets of one dataset: documents, tokenizer and snapshot; and the build of a dataset from the command line.
 
-Assets hand each other nothing in memory: each step reads what the step before it wrote to the durable tier. So each
-asset can be materialised alone, in its own process, and materialising it again makes nothing. By hand, the lane is
-materialised in the process that asks for it, as a run of Dagster does it.
+Assets pass nothing to each other in memory: each step reads the results of the step before it from the durable tier.
+So each asset can be materialised alone, in its own process, and materialising it again does no work. The command line
+materialises all of them in its own process, like a Dagster run.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ from slipway.resources.tiers import Tiers
 from slipway.trainer.data.shards import SnapshotManifest
 
 OBSERVED_SECONDS = 60.0
-"""Between two observations of an asset that is being made."""
+"""Seconds between two observations of the progress of an asset."""
 
 
 def dataset_assets(recipe: DatasetRecipe) -> list[dg.AssetsDefinition]:
-    """The assets of a dataset recipe's lane, from its source to its snapshot; they need the resource `tiers`.
+    """The assets of a dataset recipe, from its source to its snapshot; they need the resource `tiers`.
 
     Images have no tokenizer.
     """
@@ -58,8 +58,8 @@ def _documents(recipe: DatasetRecipe, kind: DatasetKind[Any]) -> dg.AssetsDefini
         owners=[recipe.owner],
         code_version=kind.versions["documents"],
         op_tags=pods.tags("documents", recipe.resources),
-        description=f"{recipe.description}\n\nAll documents and what became of each: kept, or left out by which rule. "
-        "A document's split is decided by the hash of its content.",
+        description=f"{recipe.description}\n\nA table of all documents: whether each is kept, or which rule leaves it "
+        "out. Materialise it to read and clean the new and changed files of the source.",
     )
     def documents_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         refuse_wrong_queries(recipe, kind.documents.table)
@@ -83,8 +83,8 @@ def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
         owners=[recipe.owner],
         code_version=tokenizer.VERSION,
         op_tags=pods.tags("tokenizer", recipe.resources),
-        description=f"Byte-level BPE with up to {recipe.tokenizer.vocab_size} tokens, trained on the first train split "
-        "and kept as the dataset grows.",
+        description=f"A byte-level BPE tokenizer with up to {recipe.tokenizer.vocab_size} tokens. It is trained "
+        "once, on the first train split, and kept as the dataset grows; raise tokenizer.edition for a new one.",
     )
     def tokenizer_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> dg.MaterializeResult:  # type: ignore[type-arg]
         record = steps.make_tokenizer(recipe, tiers.durable_path, _log_of(context))
@@ -97,7 +97,8 @@ def _tokenizer(recipe: DatasetRecipe) -> dg.AssetsDefinition:
 
 
 def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -> dg.AssetsDefinition:
-    key, checks = keys.key(recipe.name, "snapshot"), kind.checks | own_checks(recipe)
+    key = keys.key(recipe.name, "snapshot")
+    checks = kind.checks | own_checks(recipe)
 
     @dg.asset(
         key=key,
@@ -107,14 +108,15 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
         owners=[recipe.owner],
         code_version=kind.versions["snapshot"],
         op_tags=pods.tags("snapshot", recipe.resources),
-        description=f"The documents as {kind.shards_of} shards under one immutable manifest, which trainings name "
-        "by its SHA-256. The dataset points at it once its checks have passed.",
+        description=f"The kept documents as {kind.shards_of} shards under one immutable manifest. Materialise it to "
+        "make a new snapshot; trainings use it once its checks have passed.",
         check_specs=[
             dg.AssetCheckSpec(name, asset=key, description=text, blocking=True) for name, text in checks.items()
         ],
     )
     def snapshot_asset(context: dg.AssetExecutionContext, tiers: Tiers) -> Iterator[dg.MaterializeResult[None]]:
-        durable, log = tiers.durable_path, _log_of(context)
+        durable = tiers.durable_path
+        log = _log_of(context)
         with engine(recipe, log):
             record = kind.make_snapshot(recipe, durable, log)
         snapshot = kind.read(durable, record.result["sha256"])
@@ -144,12 +146,12 @@ def _snapshot(recipe: DatasetRecipe, kind: DatasetKind[Any], after: list[str]) -
 
 
 def engine(recipe: DatasetRecipe, log: BuildLog) -> contextlib.AbstractContextManager[None]:
-    """Within it, the dataset is built by the engine that its recipe names, or else by the platform's.
+    """A context in which the dataset is built by the engine of its recipe, or else of the platform.
 
-    The engine is the processors of this machine, or the cluster of Dask that the platform's settings name. It decides
-    where documents are read, cleaned and encoded, and no byte of what is made.
+    The engine is this machine's processors, or the Dask cluster in the platform's settings. It decides where documents
+    are read, cleaned and encoded, but does not affect the result.
 
-    Raises ValueError for a recipe that names Dask where the platform's settings have none.
+    Raises ValueError for a recipe that names Dask if the platform's settings have no Dask cluster.
     """
     if recipe.engine == "local":
         return workers.on(None)
@@ -165,8 +167,8 @@ def engine(recipe: DatasetRecipe, log: BuildLog) -> contextlib.AbstractContextMa
 
 
 def _log_of(context: dg.AssetExecutionContext) -> BuildLog:
-    """The log of a step. When the step takes long, the page of its asset says every minute how far it is, as `progress`
-    of an observation."""
+    """The log of a step. In a long step, the asset's page shows the progress every minute, as `progress` of an
+    observation."""
     observed = time.monotonic()
 
     def tell(line: str) -> None:
@@ -180,10 +182,12 @@ def _log_of(context: dg.AssetExecutionContext) -> BuildLog:
 
 
 def _parent(durable: Path, snapshot: SnapshotManifest, kind: DatasetKind[Any]) -> Any:
-    """The snapshot that the dataset points at until now, if it is another one, of this kind, and still there."""
+    """The dataset's present snapshot, if it differs from the new one, is of the same kind, and still exists."""
     current = pointer.current(durable, snapshot.dataset)
     try:
-        return None if current in (None, snapshot.sha256) else kind.read(durable, str(current))
+        if current in (None, snapshot.sha256):
+            return None
+        return kind.read(durable, str(current))
     except ValueError:
         return None
 
@@ -202,10 +206,10 @@ def _check_results(checks: Iterable[str], outcomes: list[Outcome]) -> list[dg.As
 
 
 def build(recipe: DatasetRecipe, tiers: Tiers, instance: dg.DagsterInstance, log: Callable[[str], None]) -> str:
-    """Build the snapshot of the present source, which the dataset points at afterwards; returns its SHA-256.
+    """Build a snapshot of the present source and point the dataset at it; returns its SHA-256.
 
-    Parts that have not changed are not made again. Raises what a step raises (ValueError for a source that cannot be
-    used), and ValueError when the snapshot does not pass a check.
+    Unchanged parts are reused. Raises the errors of the steps (ValueError for an unusable source), and ValueError if
+    the snapshot does not pass a check.
     """
     definitions = dg.Definitions(
         assets=dataset_assets(recipe), resources={"tiers": tiers}, loggers={"lines": _lines(log)}
@@ -221,7 +225,7 @@ def build(recipe: DatasetRecipe, tiers: Tiers, instance: dg.DagsterInstance, log
 
 
 def _lines(log: Callable[[str], None]) -> dg.LoggerDefinition:
-    """A logger that passes on the lines of the steps, without Dagster's own events."""
+    """A logger that passes the lines of the steps on, without Dagster's own events."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

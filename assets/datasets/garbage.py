@@ -1,4 +1,4 @@
-"""Garbage: files of the durable tier to which nothing refers any more, and their removal.
+"""Garbage collection: finds and removes files of the durable tier without references.
 
 Only files that are named by their content are collected: shards, documents tables, tokenizers, manifests, segments
 and indexes. A file stays when a kept snapshot or the latest build of a dataset refers to it. A young file stays too,
@@ -6,8 +6,8 @@ because a build that has not written its manifest yet may refer to it; a build t
 
 Builds share a lock that the collection holds alone. Where locks reach no further than one machine, a build may take up
 a file after it was found to be garbage, and a training may be wanted on an old snapshot at any moment. So a file is
-first set aside, under another name, which all take for its absence, and then judged again, by references that are read
-anew: one that was made young, or that something refers to by now, is put back.
+first renamed, so that all readers see it as missing, and then checked again, with references that are read again. A
+file that has become young, or has a reference by then, is restored.
 """
 
 import contextlib
@@ -29,21 +29,21 @@ from slipway.trainer.data import mixtures, shards, snapshots
 FOLDERS = ("shards", "snapshots", "documents", "tokenizers", "segments")
 STEPS = ("documents", "tokenizer", "snapshot")
 ASIDE = ".aside-"
-"""The beginning of the name of a file that is about to be removed."""
+"""The beginning of the name of a file that will be removed."""
 DAMAGED = ".damaged-"
 """The beginning of the name of a file that a scrub has set aside."""
 References = Callable[[], Iterable[str]]
-"""Gives the snapshots that something refers to now."""
+"""Returns the snapshots that have references now."""
 YOUNG_SECONDS = DAY
-"""Longer than a build takes from its first shard to its manifest."""
+"""The age in seconds up to which files are kept, longer than a build takes from its first shard to its manifest."""
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Files to which nothing refers, their bytes, and how many snapshots stay."""
+    """Files without references, their bytes, and the number of snapshots that stay."""
 
     files: tuple[Path, ...]
-    """Those that were removed, or would be."""
+    """The files that were removed, or would be in a dry run."""
     bytes: int
     kept_snapshots: int
 
@@ -56,7 +56,7 @@ def collect(
     dry_run: bool = False,
     log: BuildLog = quiet,
 ) -> Garbage:
-    """Remove the files to which nothing refers, and return them; a dry run removes nothing.
+    """Remove the files without references, and return them; a dry run removes nothing.
 
     `referred` gives the snapshots that trainings, sweeps and models refer to: it is asked before files are set aside,
     and once more before they are removed. Every dataset also keeps the snapshot that it points at and the `keep`
@@ -70,7 +70,7 @@ def collect(
         _wait(builds, collecting(durable), "what is being written to the tier", log)
         for dataset in _datasets(durable):
             _wait(builds, building(durable, dataset), f"a build of {dataset}", log)
-        for aside in list(_content(durable, ASIDE)):  # of a collection that was killed
+        for aside in list(_content(durable, ASIDE)):  # files of a killed collection
             _put_back(durable, aside)
         log("looking at what refers to snapshots")
         loose, kept_snapshots = _find(durable, set(referred()), keep, older)
@@ -79,7 +79,7 @@ def collect(
 
 
 def _wait(locks: contextlib.ExitStack, folder: Path, owner: str, log: BuildLog) -> None:
-    """Hold the lock of a folder alone, and say for what this waits."""
+    """Take the exclusive lock of a folder, and log the reason of a wait."""
     try:
         locks.enter_context(lock.at_once(folder))
     except lock.LockHeld:
@@ -90,12 +90,13 @@ def _wait(locks: contextlib.ExitStack, folder: Path, owner: str, log: BuildLog) 
 def _remove(
     durable: Path, files: Collection[Path], referred: References, keep: int, older: float, log: BuildLog
 ) -> Iterator[Path]:
-    """Set the files aside, and remove those that are garbage still; gives these."""
-    aside = {path: hidden for path in files if (hidden := _set_aside(durable, path)) is not None}
+    """Set the files aside, and remove and yield those that are still garbage."""
+    moved = {path: _set_aside(durable, path) for path in files}
+    aside = {path: hidden for path, hidden in moved.items() if hidden is not None}
     oldest = time.time() - older
     try:
         kept_snapshots = _kept_snapshots(durable, set(referred()), keep)
-    except BaseException:  # what refers to them is not known any more
+    except BaseException:  # their references are unknown, so restore them
         for hidden in aside.values():
             _put_back(durable, hidden)
         raise
@@ -114,24 +115,26 @@ def _remove(
 
 
 def _datasets(durable: Path) -> list[str]:
-    """The datasets there are. Raises OSError when they cannot be listed."""
+    """All datasets. Raises OSError if they cannot be listed."""
     return [name for name in listing.names(durable / "datasets") if listing.is_folder(durable / "datasets" / name)]
 
 
 def _set_aside(durable: Path, path: Path) -> Path | None:
-    """The new place of a file, which no build finds there; None when it is gone. Raises OSError for a link."""
+    """Rename a file to a name that no build finds; None if it is gone. Raises OSError for a link."""
     hidden = path.with_name(ASIDE + path.name)
-    return hidden if removal.rename_file(durable, str(path.relative_to(durable)), hidden.name) else None
+    if not removal.rename_file(durable, str(path.relative_to(durable)), hidden.name):
+        return None
+    return hidden
 
 
 def _put_back(durable: Path, hidden: Path) -> None:
-    with contextlib.suppress(FileExistsError):  # a build has written it anew
+    with contextlib.suppress(FileExistsError):  # a build has written the file again
         hidden.with_name(hidden.name.removeprefix(ASIDE)).hardlink_to(hidden)
     removal.remove_file(durable, str(hidden.relative_to(durable)))
 
 
 def _find(durable: Path, referred: set[str], keep: int, older: float) -> tuple[dict[Path, int], int]:
-    """The files that nothing refers to, with their bytes, and how many snapshots stay."""
+    """The files without references, with their bytes, and the number of snapshots that stay."""
     oldest = time.time() - older
     kept_snapshots = _kept_snapshots(durable, referred, keep) | _young(durable, oldest)
     needed = _needed(durable, kept_snapshots)
@@ -142,35 +145,36 @@ def _find(durable: Path, referred: set[str], keep: int, older: float) -> tuple[d
 
 
 def _kept_snapshots(durable: Path, referred: set[str], keep: int) -> set[str]:
-    """The snapshots that something refers to, or that are the last ones of a dataset."""
+    """The snapshots that have references, or are the last ones of a dataset."""
     datasets = _datasets(durable)
     latest = {sha256 for dataset in datasets for sha256 in past(durable, dataset)[-(keep + 1) :]}
     recent = {sha256 for sha256 in latest if not _collected(durable, sha256)}
-    now = {sha256 for dataset in datasets if (sha256 := current(durable, dataset)) is not None}
+    pointed = {current(durable, dataset) for dataset in datasets}
+    now = {sha256 for sha256 in pointed if sha256 is not None}
     return recent | now | referred
 
 
 def _collected(durable: Path, sha256: str) -> bool:
-    """Whether a snapshot's manifest was removed by an earlier collection, and not set aside as damaged."""
+    """Whether an earlier collection removed a snapshot's manifest, which is not merely set aside as damaged."""
     path = shards.manifest_path(durable, sha256)
     return not path.exists() and not path.with_name(DAMAGED + path.name).exists()
 
 
 def _young(durable: Path, oldest: float) -> set[str]:
-    """The snapshots whose manifests are too young to be removed: no manifest stays without its files."""
+    """The snapshots whose manifests are too young to be removed. Their files must stay with them."""
     names = (name for name in listing.names_if_there(durable / "snapshots") if not name.startswith("."))
     paths = (durable / "snapshots" / name for name in names if name.endswith(".json"))
     return {path.stem for path in paths if path.stat().st_mtime >= oldest}
 
 
 def _needed(durable: Path, snapshots: set[str]) -> set[Path]:
-    """The files to which a snapshot that stays, or the latest build of a dataset, refers."""
+    """The files that kept snapshots and the latest builds of datasets refer to."""
     try:
         named = {path for sha256 in snapshots for path in files_of(durable, sha256)}
     except ValueError as error:
         raise ValueError(
             f"{error}; this snapshot has to stay, and what it refers to is not known: nothing is removed; "
-            "to mend it: slipway data scrub --rebuild"
+            "to repair it: slipway data scrub --rebuild"
         ) from None
     return named | {path for dataset in _datasets(durable) for path in _latest_build(durable, dataset)}
 
@@ -191,7 +195,8 @@ def files_of(durable: Path, sha256: str) -> Iterator[Path]:
 
 def _latest_build(durable: Path, dataset: str) -> Iterator[Path]:
     """The files that the last run of each step made, and the extracts from which the next build continues."""
-    records = [record for step in STEPS if (record := StepCache(durable, dataset).latest(step)) is not None]
+    cache = StepCache(durable, dataset)
+    records = [record for record in map(cache.latest, STEPS) if record is not None]
     files = {durable / file for record in records for file in record.files}
     indexes = {path for path in files if path.parent.name == "extracts"} | {extracts.newest(durable, dataset)}
     yield from files | indexes
@@ -201,7 +206,7 @@ def _latest_build(durable: Path, dataset: str) -> Iterator[Path]:
 
 
 def _content(durable: Path, prefix: str = "") -> Iterator[Path]:
-    """The files that are named by their content, or those of them whose names have that beginning instead."""
+    """The files that are named by their content, or with a prefix only those whose names begin with it."""
     for pattern in ("datasets/*/extracts/*", *(f"{folder}/*" for folder in FOLDERS)):
         for path in sorted(durable.glob(pattern)):
             if path.is_file() and path.name.startswith(ASIDE) == bool(prefix):

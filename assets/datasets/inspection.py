@@ -1,4 +1,4 @@
-"""Inspection: what became of the documents of a dataset's snapshot, with examples and what shows it, for a person."""
+"""Inspection: the decisions on the documents of a dataset's snapshot, with examples and evidence, for a person."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +31,14 @@ class LeftOutExample:
 
     document: str
     because: str
-    """What shows it; empty where the text itself does."""
+    """The evidence; empty if the text itself is the evidence."""
     begins: str
-    """The beginning of its text; empty for an image, and where the cache of texts has it no more."""
+    """The beginning of its text; empty for an image, and if the cache of texts does not contain it any more."""
 
 
 @dataclass(frozen=True)
 class LeftOutDocuments:
-    """The documents that were left out for one reason, and some of them."""
+    """The documents that were left out for one reason, with some examples."""
 
     reason: str
     documents: int
@@ -52,21 +52,21 @@ class Inspection:
     dataset: str
     snapshot: str
     rows: int
-    """Documents that were read, or could not be."""
+    """The number of documents, including unreadable ones."""
     remaining: int
     bytes: int
     splits: tuple[Total, ...]
     languages: tuple[Total, ...]
-    """The largest ones by bytes; none for images."""
+    """The largest languages by bytes; empty for images."""
     removals: tuple[LeftOutDocuments, ...]
     files_left_out: tuple[LeftOutFile, ...]
-    """Files that the last listing of the source left out, whichever snapshot is inspected."""
+    """Files that the last listing of the source left out, independent of the snapshot."""
 
 
 def inspect(durable: Path, snapshot: Snapshot, examples: int = 3, reason: str = "") -> Inspection:
-    """The documents of a snapshot, with so many examples of each reason, or of `reason` alone.
+    """Inspect the documents of a snapshot, with `examples` for each reason, or only for `reason`.
 
-    Raises ValueError when the documents table is gone, and for a reason for which nothing was left out.
+    Raises ValueError if the documents table is gone, and for a reason without documents.
     """
     table = document_table.path(durable, snapshot.documents["blake3"])
     if not table.exists():
@@ -77,7 +77,8 @@ def inspect(durable: Path, snapshot: Snapshot, examples: int = 3, reason: str = 
         raise ValueError(f"reason {reason}: found no document that was left out for it, expected one of {there}")
     texts = isinstance(snapshot, TextSnapshot)
     statistics = warehouse.statistics(table) if texts else None
-    remaining, index = warehouse.kept_total(table), extracts.newest(durable, snapshot.dataset)
+    remaining = warehouse.kept_total(table)
+    index = extracts.newest(durable, snapshot.dataset)
     removals = tuple(
         LeftOutDocuments(
             removal.reason, removal.documents, _examples(table, removal.reason, examples, index, durable, texts)
@@ -115,8 +116,8 @@ def _examples(
 def first_characters(index: Path, durable: Path, document: str, blake3: str | None = None) -> str:
     """The beginning of a document, named `<file>#<number>`, on one line.
 
-    Empty for a document without a text, and where the cache of texts has it no more, or another one than that of this
-    BLAKE3: an older snapshot has documents that are no longer in the source.
+    Empty for a document without a text, and if the cache of texts does not contain it with this BLAKE3 any more: an
+    older snapshot has documents that are no longer in the source.
     """
     file, _, number = document.rpartition("#")
     paths = [str(path) for path in segments(index, durable, file) if path.exists()]

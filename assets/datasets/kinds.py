@@ -1,4 +1,4 @@
-"""The two kinds of datasets, texts and images: what the lane of each does, and which of them a recipe is."""
+"""The two kinds of datasets, texts and images: the parts of a dataset's assets that differ between them."""
 
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -28,15 +28,15 @@ SnapshotOfKind = TypeVar("SnapshotOfKind", bound=SnapshotManifest)
 
 
 class DatasetKind(ABC, Generic[SnapshotOfKind]):
-    """What the lane of a dataset does for texts or for images, whose snapshots are of the type `Made`."""
+    """The operations of a dataset's assets for texts or for images."""
 
     documents: ClassVar[DocumentKind]
     versions: ClassVar[dict[str, str]]
     """The versions of the code that makes `documents` and `snapshot`."""
     shards_of: ClassVar[str]
-    """What a shard is made of, in words."""
+    """The content of a shard, in words."""
     checks: ClassVar[dict[str, str]]
-    """What must hold of a snapshot, by the name of the check."""
+    """The checks of a snapshot: their descriptions by name."""
 
     def make_documents(self, recipe: DatasetRecipe, durable: Path, log: BuildLog) -> Record:
         """The documents table of the present source. Raises as `document_step.make` does."""
@@ -48,15 +48,15 @@ class DatasetKind(ABC, Generic[SnapshotOfKind]):
 
     @abstractmethod
     def make_snapshot(self, recipe: DatasetRecipe, durable: Path, log: BuildLog) -> Record:
-        """The snapshot of what the steps before it made last. Raises ValueError when one of them has not run."""
+        """The snapshot of the last results of the earlier steps. Raises ValueError if one of them has not run."""
 
     @abstractmethod
     def up_to_date(self, recipe: DatasetRecipe, durable: Path) -> str | None:
-        """The SHA-256 of the snapshot that recipe and source give now, if the dataset points at it already."""
+        """The SHA-256 of the snapshot for the present recipe and source, if the dataset already points at it."""
 
     @abstractmethod
     def read(self, durable: Path, sha256: str) -> SnapshotOfKind:
-        """The snapshot of a SHA-256 in the durable tier."""
+        """Read a snapshot by its SHA-256 from the durable tier."""
 
     @abstractmethod
     def outcomes(
@@ -67,7 +67,7 @@ class DatasetKind(ABC, Generic[SnapshotOfKind]):
         durable: Path,
         log: BuildLog,
     ) -> list[Outcome]:
-        """The outcomes of the checks, in their order, of a snapshot and its parent as the durable tier has them."""
+        """The outcomes of the checks of a snapshot and its parent in the durable tier, in their order."""
 
     @abstractmethod
     def snapshot_metadata(self, record: Record, snapshot: SnapshotOfKind, durable: Path) -> dict[str, Any]:
@@ -133,5 +133,5 @@ class Images(DatasetKind[ImageSnapshot]):
 
 
 def dataset_kind(recipe: DatasetRecipe) -> DatasetKind[Any]:
-    """What the lane of this recipe's dataset does."""
+    """The kind of this recipe's dataset."""
     return Texts() if recipe.images is None else Images()

@@ -1,7 +1,7 @@
-"""The page of a dataset in its folder: `report.html`, with what its newest snapshot has, and how its checks ended.
+"""The page of a dataset in its folder: `report.html`, with its newest snapshot and the results of the checks.
 
-It says what the snapshot's event in Dagster says, from the same metadata, in the frame of all pages, and is written
-with it: whoever has the durable tier, or the address of the webserver, can read it without Dagster.
+It has the content of the snapshot's event in Dagster, from the same metadata, in the common layout, and is written
+together with it. Everybody with access to the durable tier or the webserver can read it without Dagster.
 """
 
 import json
@@ -25,15 +25,15 @@ PAGE = "report.html"
 PICTURE = re.compile(r"!\[([^\]]*)\]\((data:image/png;base64,[A-Za-z0-9+/=]+)\)")
 TILES = ("dagster/row_count", "tokens", "shards", "shard_bytes", "bytes_per_token", "images")
 EXAMPLES = 3
-"""Documents shown of each reason for which some were left out."""
+"""The number of example documents for each reason."""
 FILES = 20
-"""Files shown of those that were not read."""
+"""The number of unread files to show."""
 LONGEST = 2000
-"""Characters of a text that is shown whole."""
+"""The most characters of a text on the page."""
 
 
 def address(dataset: str) -> str:
-    """The page of a dataset on the webserver."""
+    """The address of a dataset's page on the webserver."""
     return f"{ROOT}/datasets/{dataset}"
 
 
@@ -60,8 +60,8 @@ def html(
     past: list[str],
     inspected: Inspection,
 ) -> str:
-    """The page; `metadata` is the metadata of the snapshot's event, `past` the snapshots that it has pointed at, and
-    `inspected` what became of its documents. Pure."""
+    """The page; `metadata` is that of the snapshot's event, `past` the dataset's earlier snapshots, and `inspected` the
+    decisions on its documents. Pure."""
     return html_layout.page(_title(dataset, metadata), _body(dataset, description, metadata, checks, past, inspected))
 
 
@@ -90,7 +90,8 @@ def _body(
             yield html_layout.section(name, title.capitalize(), [f'<img alt="{escape(alt)}" src="{source}">'])
     rest = {name: value for name, value in values.items() if not pictures.get(name) and name not in TILES}
     for name, value in rest.items():
-        if cells := _cells(value):
+        cells = _cells(value)
+        if cells:
             title = name.replace("_", " ").capitalize()
             yield html_layout.section(
                 name, title, [html_layout.table(cells[0], [[*map(_grouped, row)] for row in cells[1:]])]
@@ -106,13 +107,15 @@ def _body(
 
 
 def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
-    """Each check with its outcome and figures; figures of groups follow as tables of their own."""
-    tables, rows = list[str](), []
+    """Each check with its outcome and values; values of groups follow as separate tables."""
+    tables = list[str]()
+    rows = []
     for name, check in checks.items():
         figures = []
         for figure, entry in check.metadata.items():
             value = entry.value if isinstance(entry, dg.MetadataValue) else entry
-            if cells := _cells(value):
+            cells = _cells(value)
+            if cells:
                 tables += [
                     f"<h3>{escape(name.replace('_', ' ').capitalize())}</h3>",
                     html_layout.table(cells[0], cells[1:]),
@@ -126,10 +129,11 @@ def _checks(checks: Mapping[str, Outcome]) -> Iterator[str]:
 
 
 def _left_out(inspected: Inspection) -> Iterator[str]:
-    """What each rule left out, with examples and what shows it, and the files that were not read."""
+    """The documents that each rule left out, with examples and evidence, and the files that were not read."""
     if inspected.removals:
         yield from _removed(inspected)
-    if unread := inspected.files_left_out:
+    unread = inspected.files_left_out
+    if unread:
         yield f"<h3>{counted(len(unread), 'file was', 'files were')} not read</h3>"
         yield html_layout.table(
             ["reason", "file"], [[file.reason, file.name] for file in unread[:FILES]], align_left=True
@@ -159,23 +163,25 @@ def _values(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _title(dataset: str, metadata: Mapping[str, Any]) -> str:
-    """Such as: 575 documents, 3,033,339 tokens: dataset python-stdlib."""
+    """The page's title, such as: 575 documents, 3,033,339 tokens: dataset python-stdlib."""
     values = _values(metadata)
     counts = {"documents": values.get("dagster/row_count"), "tokens": values.get("tokens")}
     sizes = ", ".join(f"{html_layout.number(value)} {name}" for name, value in counts.items() if isinstance(value, int))
-    return f"{sizes}: dataset {dataset}" if sizes else f"Dataset {dataset}"
+    if sizes:
+        return f"{sizes}: dataset {dataset}"
+    return f"Dataset {dataset}"
 
 
 NAMES = {"unigram_entropy": "unigram entropy, nats per token", "reused": "taken from an earlier build"}
 
 
 def _label(name: str) -> str:
-    """A name of the metadata as people write it."""
+    """A name of the metadata in readable form."""
     return NAMES.get(name, name.removeprefix("dagster/").replace("_", " "))
 
 
 def _cells(value: Any) -> list[list[str]]:
-    """The cells of a table in Markdown, its head first; empty for any other text."""
+    """The cells of a Markdown table, its head first; empty for any other text."""
     lines = value.splitlines() if isinstance(value, str) else []
     if len(lines) < 3 or not all(line.startswith("|") and line.endswith("|") for line in lines):
         return []
@@ -184,12 +190,14 @@ def _cells(value: Any) -> list[list[str]]:
 
 
 def _grouped(cell: str) -> str:
-    """A whole number with its thousands apart, as elsewhere on the page; any other text as it is."""
-    return f"{int(cell):,}" if cell.isdecimal() and len(cell) > 4 else cell
+    """A whole number with separators of thousands; any other text unchanged."""
+    if cell.isdecimal() and len(cell) > 4:
+        return f"{int(cell):,}"
+    return cell
 
 
 def _text(value: Any) -> str:
-    """A value as one cell shows it; empty for a kind that only Dagster shows."""
+    """A value as the text of a cell; empty for a kind that only Dagster can show."""
     if value in ({}, []):
         text = "none"
     elif isinstance(value, bool):

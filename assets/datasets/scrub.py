@@ -1,12 +1,12 @@
-"""Scrub: reads again what the durable tier keeps of datasets, and mends what is no longer what it was.
+"""Scrub: reads the durable tier's files of datasets again, and repairs damaged ones.
 
-A shard of an old snapshot may lie unread for months, and disks forget. So each file that is named by the hash of its
-content is read and hashed again. A damaged shard or manifest is brought anew from another place that has it whole. What
-no place has is set aside under another name: to every reader it is missing then, and the next build of its dataset
-makes it anew from the source. A damaged tokenizer stays where it is: a build would train another one in its place.
-A file that a snapshot consists of and that is missing is reported too, each time until it is there again.
+A shard of an old snapshot may stay unread for months while its disk decays. So each file that is named by the hash of
+its content is read and hashed again. A damaged shard or manifest is replaced from another place that has it undamaged.
+If no place has it, the file is renamed: readers then see it as missing, and the next build of its dataset makes it
+again from the source. A damaged tokenizer stays, because a build would train another one in its place. A missing file
+of a snapshot is reported too, every time until it exists again.
 
-A file that cannot be read now is reported, and not touched: an error of a file system is not damage.
+A file that cannot be read is reported and left alone, because an error of a file system is not damage.
 """
 
 import contextlib
@@ -32,60 +32,62 @@ HASHES = {
 named by what they were made of: they are a cache, and are not read here."""
 DIGEST = re.compile("[0-9a-f]{64}")
 PUBLISHED = ("shards", "snapshots")
-"""The folders whose files other places have."""
+"""The folders whose files other places also have."""
 STAYS = "tokenizers"
 MISSING = "found no file"
-"""What is wrong with a file that a snapshot consists of and that is not there."""
+"""The problem of a missing file of a snapshot."""
 
 
 @dataclass(frozen=True)
 class DamagedContent:
-    """A file whose content is not what its name says, or that is missing."""
+    """A missing file, or a file whose content does not match its name."""
 
     name: str
     """Relative to the tier."""
     problem: str
-    """What is wrong with it."""
+    """The problem."""
     mended: str = ""
-    """Where its bytes came from; empty when nothing had them."""
+    """The origin of the repaired bytes; empty if no origin had them."""
     snapshots: tuple[str, ...] = ()
-    """The snapshots that consist of it, among others; of a manifest, its own."""
+    """The snapshots that contain the file; for a manifest, its own snapshot."""
     datasets: tuple[str, ...] = ()
-    """The datasets that point at one of these snapshots now, so that a build makes the file anew."""
+    """The datasets that point at one of these snapshots now, so that a build makes the file again."""
 
 
 @dataclass(frozen=True)
 class Scrubbed:
-    """What was read, and what was wrong with it."""
+    """The results of a scrub."""
 
     files: int
     bytes: int
     damaged: tuple[DamagedContent, ...]
     unread: tuple[str, ...]
-    """Files that could not be read now, with the reason."""
+    """Files that could not be read, with the reasons."""
 
     @property
     def lost(self) -> list[DamagedContent]:
-        """The damaged files that are not mended, without those that no snapshot consists of: builds make these anew."""
+        """The damaged files of snapshots that were not repaired. Builds make other files again."""
         return [file for file in self.damaged if not file.mended and (file.snapshots or file.name.startswith(STAYS))]
 
 
 def scrub(
     durable: Path, origins: Sequence[Origin], on_progress: OnProgress | None = None, part: int = 0, parts: int = 1
 ) -> Scrubbed:
-    """Read and mend the files of the tier, or one of `parts` equal parts of them, in which a file's name decides.
+    """Read and repair the files of the tier, or one of `parts` equal parts of them, as a file's name decides.
 
     `origins` are asked, in this order, for what is damaged. Builds and trainings may go on meanwhile. Raises OSError
     when a folder cannot be listed, and when the tier cannot be written.
     """
     names = [name for folder in HASHES for name in _files(durable, folder) if _in_part(name, part, parts)]
     sizes = {name: _size(durable / name) for name in names}
-    meter, damaged, unread = Meter(sum(sizes.values()), len(names)), list[DamagedContent](), list[str]()
+    meter = Meter(sum(sizes.values()), len(names))
+    damaged = list[DamagedContent]()
+    unread = list[str]()
     for name, size in sizes.items():
         try:
             wrong = _fault(durable / name)
         except FileNotFoundError:
-            wrong = ""  # collected as garbage since
+            wrong = ""  # garbage collection has removed it since
         except OSError as error:
             unread.append(f"{name}: {error.strerror or error}")
             wrong = ""
@@ -101,7 +103,7 @@ def scrub(
 
 
 def is_whole(durable: Path, name: str) -> bool:
-    """Whether the file of this name is there with the content that its name says. Raises OSError."""
+    """Whether the file exists with the content that matches its name. Raises OSError."""
     try:
         return not _fault(durable / name)
     except FileNotFoundError:
@@ -109,7 +111,7 @@ def is_whole(durable: Path, name: str) -> bool:
 
 
 def _files(durable: Path, folder: str) -> Iterator[str]:
-    """The files of a folder that are named by a hash, in order. Raises OSError when it cannot be listed."""
+    """The files of a folder that are named by a hash, in order. Raises OSError if it cannot be listed."""
     suffix, _ = HASHES[folder]
     for name in sorted(listing.names_if_there(durable / folder)):
         if name.endswith(suffix) and DIGEST.fullmatch(name.removesuffix(suffix)):
@@ -123,12 +125,12 @@ def _in_part(name: str, part: int, parts: int) -> bool:
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
-    except OSError:  # reading it will tell
+    except OSError:  # reading the file will report the error
         return 0
 
 
 def _fault(path: Path) -> str:
-    """What is wrong with a file; empty when its content has the hash that its name says. Raises OSError."""
+    """The fault of a file; empty if the hash of its content matches its name. Raises OSError."""
     try:
         if HASHES[path.parent.name][1] == "blake3":
             verify.file(path, verify.Measured(path.stat().st_size, path.stem))
@@ -140,7 +142,7 @@ def _fault(path: Path) -> str:
 
 
 def _mended(durable: Path, damaged: DamagedContent, origins: Sequence[Origin]) -> DamagedContent:
-    """Put the right bytes in the place of a damaged file, from the first origin that has them; else set it aside."""
+    """Replace a damaged file with the right bytes from the first origin that has them; otherwise set it aside."""
     path = durable / damaged.name
     for origin in origins if path.parent.name in PUBLISHED else ():
         data = _read(origin, damaged.name)
@@ -155,7 +157,7 @@ def _mended(durable: Path, damaged: DamagedContent, origins: Sequence[Origin]) -
 
 
 def _read(origin: Origin, name: str) -> bytes | None:
-    """A file of an origin; None where it is missing, or cannot be read."""
+    """A file of an origin; None if it is missing or unreadable."""
     try:
         with origin.open(name) as stream:
             return stream.read()
@@ -164,16 +166,17 @@ def _read(origin: Origin, name: str) -> bytes | None:
 
 
 def _is(data: bytes, path: Path) -> bool:
-    """Whether these bytes are what the name of a file says."""
+    """Whether the hash of these bytes matches the name of a file."""
     kind = HASHES[path.parent.name][1]
     return (digest.of_bytes(data) if kind == "blake3" else digest.sha256(data)) == path.stem
 
 
 def with_snapshots(durable: Path, damaged: Sequence[DamagedContent]) -> Iterator[DamagedContent]:
-    """The damaged files with the snapshots that consist of them, and the datasets that point at one of these now."""
+    """The damaged files with the snapshots that contain them, and the datasets that point at one of these now."""
     if not damaged:
         return
-    named, current = _named(durable, {file.name for file in damaged}), _current(durable)
+    named = _named(durable, {file.name for file in damaged})
+    current = _current(durable)
     for one in damaged:
         snapshots = set(named.get(one.name, ()))
         snapshots |= {Path(one.name).stem} if one.name.startswith("snapshots/") else set()
@@ -182,7 +185,7 @@ def with_snapshots(durable: Path, damaged: Sequence[DamagedContent]) -> Iterator
 
 
 def _named(durable: Path, files: Collection[str] | None = None) -> Mapping[str, list[str]]:
-    """The files that snapshots consist of, or those of them that are wanted, with these snapshots."""
+    """The files of snapshots, or only the given ones, each with its snapshots."""
     named: dict[str, list[str]] = {}
     for file in _files(durable, "snapshots"):
         parts = set(_parts(durable, Path(file).stem))
@@ -192,24 +195,25 @@ def _named(durable: Path, files: Collection[str] | None = None) -> Mapping[str, 
 
 
 def _parts(durable: Path, sha256: str) -> Iterator[str]:
-    """The files of a snapshot, as far as its manifests can be read."""
+    """The files of a snapshot, if its manifests can be read."""
     with contextlib.suppress(OSError, ValueError):
         for path in files_of(durable, sha256):
             yield str(path.relative_to(durable))
 
 
 def _missing(durable: Path) -> list[str]:
-    """The files that are not there although a snapshot consists of them, or a dataset points at it."""
-    with writing_content(durable):  # no collection of garbage is between its two judgements
+    """The missing files of snapshots and of datasets' pointers."""
+    with writing_content(durable):  # so that no garbage collection has files set aside
         manifests = {f"snapshots/{sha256}.json" for sha256 in _current(durable).values()}
         return sorted(name for name in {*_named(durable), *manifests} if not (durable / name).exists())
 
 
 def _current(durable: Path) -> dict[str, str]:
-    """The snapshot that each dataset points at; none of a dataset whose pointer makes no sense."""
+    """The snapshot that each dataset points at, without datasets with an invalid pointer."""
     snapshots = dict[str, str]()
     for dataset in listing.names_if_there(durable / "datasets"):
-        with contextlib.suppress(ValueError):  # the next build says so
-            if (sha256 := pointer.current(durable, dataset)) is not None:
+        with contextlib.suppress(ValueError):  # the next build reports the pointer
+            sha256 = pointer.current(durable, dataset)
+            if sha256 is not None:
                 snapshots[dataset] = sha256
     return snapshots

@@ -1,4 +1,5 @@
-"""Takedown search: the documents that a takedown means, those nearly equal to them, and the snapshots with them."""
+"""Takedown search: the documents that a takedown selects, their near-duplicates, and the snapshots that contain
+them."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ _KEPT_ROWS = "(FROM read_parquet($table) WHERE removed IS NULL)"
 
 @dataclass(frozen=True)
 class TakedownSelection:
-    """What somebody asks to take down."""
+    """A person's selection of documents to take down."""
 
     urls: tuple[str, ...] = ()
     """All documents of these URLs."""
@@ -62,24 +63,24 @@ class TakedownSelection:
 
 @dataclass(frozen=True)
 class MatchingDocument:
-    """A document of the source as it was read last."""
+    """A document of the source at the last reading."""
 
     name: str
     """File, `#`, and place in the file."""
     identity: str
-    """BLAKE3 of its text as it was read."""
+    """BLAKE3 of its text before cleaning."""
     blake3: str
     """BLAKE3 of its cleaned text."""
     url: str = ""
-    """Where it comes from; empty where that is not known."""
+    """Its URL; empty if it is unknown."""
     areas: tuple[str, ...] = ()
-    """The areas asked for that its URL is in."""
+    """The selected areas that contain its URL."""
 
 
 def matching_documents(
     durable: Path, dataset: str, kind: DocumentKind, selection: TakedownSelection
 ) -> list[MatchingDocument]:
-    """The documents that are asked for, as the source was read last.
+    """The selected documents, by the last reading of the source.
 
     Raises ValueError when the dataset was never read, before documents had URLs, or when what was read is gone.
     """
@@ -87,7 +88,8 @@ def matching_documents(
     if not index.exists():
         raise ValueError(f"dataset {dataset}: found no documents; to read them: slipway data build {dataset}")
     paths = [str(path) for path in extracts.segments(index, durable)]
-    if gone := [path for path in paths if not Path(path).exists()]:
+    gone = [path for path in paths if not Path(path).exists()]
+    if gone:
         raise ValueError(
             f"dataset {dataset}: found no file at {gone[0]}, expected texts as they were read last; to read them "
             f"again, first: slipway data build {dataset}"
@@ -109,7 +111,7 @@ def matching_documents(
 
 
 def nearly_equal(durable: Path, snapshot: str, documents: Collection[str]) -> list[str]:
-    """The documents that a snapshot's table has in one cluster of duplicates with these, without these."""
+    """The other documents in the same clusters of duplicates, by a snapshot's table."""
     table = table_of(snapshots.read(durable, snapshot), durable)
     with warehouse.connect() as connection:
         columns = [name for name, *_ in connection.execute("DESCRIBE FROM read_parquet(?)", [str(table)]).fetchall()]
@@ -124,10 +126,12 @@ def snapshots_with(
 ) -> dict[str, str]:
     """All snapshots, mixtures too, that keep one of these documents, by text, name or URL; with their datasets.
 
-    A snapshot whose documents table is gone is among them: what it has is not known. Raises ValueError for a manifest
-    that cannot be read.
+    A snapshot whose documents table is gone is included, because its content is unknown. Raises ValueError for an
+    unreadable manifest.
     """
-    datasets, known, mixed = dict[str, str](), dict[Path, bool](), list[MixtureSnapshot]()
+    datasets = dict[str, str]()
+    known = dict[Path, bool]()
+    mixed = list[MixtureSnapshot]()
     for name in listing.names_if_there(durable / SNAPSHOTS):
         if name.startswith(".") or not name.endswith(".json"):
             continue
@@ -148,13 +152,13 @@ def snapshots_with(
 
 
 def were_in(durable: Path, dataset: str, selection: TakedownSelection) -> set[str]:
-    """Those of the URLs and areas of which a snapshot that the dataset has pointed at keeps a document; what is gone is
-    passed over."""
+    """The URLs and areas with a document in any snapshot of the dataset's history; missing snapshots are ignored."""
     names = set[str]()
     for past in pointer.history(durable, dataset):
         if not past.fault:
             table = table_of(snapshots.read(durable, past.sha256), durable)
-            names |= _kept_urls(table, selection) if table.exists() else set()
+            if table.exists():
+                names |= _kept_urls(table, selection)
     return names
 
 
@@ -170,7 +174,7 @@ def _keeps(table: Path, documents: Collection[MatchingDocument]) -> bool:
 
 
 def _kept_urls(table: Path, selection: TakedownSelection) -> set[str]:
-    """Those of the URLs and areas of which a table keeps a document."""
+    """The URLs and areas with a kept document in a table."""
     if not selection.urls and not selection.under:
         return set()
     with warehouse.connect() as connection:

@@ -1,1 +1,1 @@
-"""How the steps of a run are executed on a cluster, and how an asset has work done on nodes."""
+"""Execution of a run's steps on a cluster, and of an asset's work on nodes."""

@@ -1,7 +1,7 @@
-"""How a run's steps are executed on a cluster: in its own pod where all of them are light, else a pod for each.
+"""Executes a run's steps on a cluster: in the run's pod if all of them are light, otherwise in a pod for each step.
 
-Of what Dagster's executor can be configured with, a run may say how many steps run at once, and when they are tried
-again. Everything else, such as images, accounts, mounts and variables of pods, is the platform's.
+A run may configure the number of parallel steps and their retries. The platform decides all other settings of
+Dagster's executor, such as the images, accounts, mounts and variables of pods.
 """
 
 import contextlib
@@ -31,18 +31,19 @@ from slipway.resources.platform import ComputeSettings
 from slipway.resources.steps import misfit
 
 CONFIGURED = ("max_concurrent", "retries", "step_dependency_config", "tag_concurrency_limits")
-"""What a person may write below `execution` in the launchpad; Dagster's other fields would give pods any rights."""
+"""The fields that a person may set below `execution` in the launchpad; Dagster's other fields could give pods any
+rights."""
 LOOK_SECONDS = 10
-"""How often the pods of steps are looked at: what one waits for is said well within a minute."""
+"""Seconds between two checks of the steps' pods, so that the reason for a wait appears well within a minute."""
 OF_JOB = "job-name"
-"""The label by which Kubernetes marks the pods of a Job."""
+"""The label that Kubernetes sets on the pods of a Job."""
 
 
 def cluster_executor(compute: ComputeSettings) -> dg.ExecutorDefinition:
-    """What executes runs on the cluster of these settings."""
+    """The executor for runs on the cluster with these settings."""
 
     def chosen(context: dg.InitExecutorContext) -> dg.Executor:
-        """Dagster's executor for the steps of this run. Both read the same configuration."""
+        """Dagster's executor for the steps of this run. Both executors read the same configuration."""
         nodes = context.job.get_definition().nodes
         if any(node.tags.get(WEIGHT) == HEAVY for node in nodes):
             return step_pods(context, compute)
@@ -59,29 +60,32 @@ def cluster_executor(compute: ComputeSettings) -> dg.ExecutorDefinition:
 
 
 class StepPods(K8sStepHandler):
-    """Dagster's handler of steps, with the amounts of this cluster."""
+    """Dagster's step handler, with the resources of this cluster."""
 
     def __init__(self, compute: ComputeSettings, client: Client, **dagsters: Any) -> None:
         super().__init__(**dagsters)
-        self._compute, self._client = compute, client
+        self._compute = compute
+        self._client = client
         self._refused: dict[str, str] = {}
         self._reported_reasons: dict[str, str] = {}
 
     def launch_step(self, step_handler_context: StepHandlerContext) -> Iterator[DagsterEvent]:
-        """Launch the step's pod; where no node can hold it, the next look at the step fails it with the reason."""
-        step, context = self._get_step_key(step_handler_context), self._get_container_context(step_handler_context)
+        """Launch the step's pod. If no node is large enough, the next health check fails the step with the reason."""
+        step = self._get_step_key(step_handler_context)
+        context = self._get_container_context(step_handler_context)
         config = context.run_k8s_config
         requests = config.container_config["resources"]["requests"]
         selector = config.pod_spec_config.get("node_selector") or {}
-        with contextlib.suppress(Unavailable):  # a cluster that cannot be asked is not too small
-            if reason := misfit(requests, self._client.list(NODES, selector)):
+        with contextlib.suppress(Unavailable):  # if the cluster does not answer, its size is unknown
+            reason = misfit(requests, self._client.list(NODES, selector))
+            if reason:
                 remedy = _remedy(step_handler_context, step)
                 self._refused[step] = f"the pod of {step} fits on no node: {reason}. {remedy}"
                 return
         yield from super().launch_step(step_handler_context)
 
     def check_step_health(self, step_handler_context: StepHandlerContext) -> CheckStepHealthResult:
-        """Dagster's answer; what a pod waits for goes to the run's log, once for each reason."""
+        """Dagster's answer. The reason why a pod waits goes to the run's log, once for each reason."""
         step = self._get_step_key(step_handler_context)
         if step in self._refused:
             return CheckStepHealthResult.unhealthy(self._refused[step])
@@ -92,13 +96,14 @@ class StepPods(K8sStepHandler):
         return health
 
     def _wait(self, context: StepHandlerContext) -> str:
-        """What the step's pod waits for; empty once it has started, or where nothing is known."""
+        """The reason why the step's pod waits; empty once it has started, or if it is unknown."""
         job = self._get_k8s_step_job_name(context)
         namespace = str(self._get_container_context(context).namespace)
         there = [pod_facts.of(pod) for pod in self._client.list(PODS, {OF_JOB: job}, namespace)]
         if any(pod.started_at for pod in there):
             return ""
-        if reason := wait_by_pods(there):
+        reason = wait_by_pods(there)
+        if reason:
             return reason
         return wait_by_events(self._client.list(EVENTS, {}, namespace), job)
 
@@ -118,7 +123,7 @@ class StepPods(K8sStepHandler):
 
 
 def step_pods(context: dg.InitExecutorContext, compute: ComputeSettings) -> StepDelegatingExecutor:
-    """Dagster's own executor of steps in pods, with our handler of them."""
+    """Dagster's executor of steps in pods, with Slipway's step handler."""
     assert k8s_job_executor.executor_creation_fn is not None
     dagsters = k8s_job_executor.executor_creation_fn(context)
     assert isinstance(dagsters, StepDelegatingExecutor)

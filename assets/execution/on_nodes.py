@@ -1,6 +1,6 @@
-"""Node tasks in a run: the run's log has their progress, and cancelling the run stops them.
+"""Node tasks in a run: the run's log shows their progress, and cancelling the run stops them.
 
-A run that is only interrupted (its pod was evicted) leaves its tasks to the next run, which adopts them.
+A run that is only interrupted (by an eviction of its pod) leaves its tasks to the next run, which adopts them.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ def run(
     tasks: Mapping[str, Task],
     nodes: NodeTasks | None = None,
 ) -> dict[str, TaskOutcome]:
-    """Have each node do its task, and wait for all. Raises `slipway.resources.errors.Unavailable`.
+    """Run a task on each node and wait for all of them. Raises `slipway.resources.errors.Unavailable`.
 
-    `nodes` runs them; by default what runs the tasks of nodes in service.
+    `nodes` runs the tasks; the default is for nodes in service.
     """
     nodes = nodes or compute.node_tasks(tiers)
     try:

@@ -1,8 +1,8 @@
-"""Pods: the one table of what each kind of asset, check and op counts as among runs, and of what it needs on a cluster.
+"""Pods: the table of the run kind and the pod resources of each kind of asset, check and op.
 
-Light work, which launches, waits and looks, is done in the run's own pod. Each step of heavy work gets a pod of its
-own, however the run is started. It gets the amounts of this table, as far as the largest node has them, unless the
-recipe or the platform's settings say other ones.
+Light work, which launches, waits and observes, runs in the run's own pod. Each step of heavy work gets a pod of its
+own, however the run was started. Its resources come from this table, limited by the largest node, unless the recipe or
+the platform's settings name others.
 """
 
 import json
@@ -17,26 +17,29 @@ from slipway.resources.steps import StepSettings
 from slipway.trainer.base import parsing
 
 CONFIG = "dagster-k8s/config"
-"""The tag by which Dagster's step pods are given what they need."""
+"""Dagster's tag for the configuration of a step's pod."""
 WEIGHT = "slipway/weight"
-WORK, REQUESTED = "slipway/work", "slipway/asked"
-"""Tags of a step: the noun of this table, and as JSON the amounts that its recipe asks for."""
-LIGHT, HEAVY = "light", "heavy"
+WORK = "slipway/work"
+"""Tag of a step: its key in this table."""
+REQUESTED = "slipway/asked"
+"""Tag of a step: the resources that its recipe requests, as JSON."""
+LIGHT = "light"
+HEAVY = "heavy"
 
 
 @dataclass(frozen=True)
 class Need:
-    """What a run of the work counts as, and what a pod is given for it, in Kubernetes' notation of amounts."""
+    """The run kind of the work, and its pod's resources as Kubernetes quantities."""
 
     kind: RunKind
     weight: str
     cpu: str
     memory: str
     scratch: str
-    """Space on the node's disk for temporary files: a pod that takes more is evicted."""
+    """Space on the node's disk for temporary files; a pod that uses more is evicted."""
 
     def resources(self, requested: Mapping[str, str]) -> dict[str, str]:
-        """The amounts by Kubernetes' names; those that a recipe asks for take precedence."""
+        """The resources by Kubernetes' names; those that a recipe requests take precedence."""
         return {"cpu": self.cpu, "memory": self.memory, "ephemeral-storage": self.scratch, **requested}
 
 
@@ -54,7 +57,7 @@ NEEDS: dict[str, Need] = {
     "restore_drill": Need(RunKind.UPKEEP, HEAVY, "8", "32Gi", "100Gi"),
     "metadata_backup": Need(RunKind.UPKEEP, HEAVY, "1", "2Gi", "20Gi"),
     "garbage": Need(RunKind.UPKEEP, HEAVY, "1", "4Gi", "1Gi"),
-    # MLflow's and Optuna's libraries alone take half a gigabyte.
+    # The libraries of MLflow and Optuna alone take half a gigabyte.
     "sweep": Need(RunKind.SWEEP, HEAVY, "500m", "2Gi", "1Gi"),
     "model": Need(RunKind.MODEL, HEAVY, "4", "16Gi", "20Gi"),  # it measures small models itself
     "served": Need(RunKind.MODEL, HEAVY, "1", "4Gi", "1Gi"),
@@ -72,17 +75,17 @@ NEEDS: dict[str, Need] = {
     "steer": _waiting(RunKind.VERB),
     "node": _waiting(RunKind.VERB),
 }
-"""By what an op does. What a person asks for and waits for may say that it is a verb (`tags`)."""
+"""The needs by kind of work. An op that a person starts and waits for may have another run kind (`tags`)."""
 
 
 UNTRUSTED = get_args(DataWork)
 
 
 def tags(noun: str, requested: Mapping[str, str] | None = None, kind: RunKind | None = None) -> dict[str, Any]:
-    """The tags of an op that does this; the amounts that its recipe asks for, and a kind, take precedence."""
+    """The tags of an op for this work. Resources that its recipe requests, and a run kind, take precedence."""
     need = NEEDS[noun]
     amounts = need.resources(requested or {})
-    # A process that waits may take an idle core for a moment; one that works has a limit to go by.
+    # Light work has no CPU limit, so that it may use an idle core for a moment. Heavy work sizes itself by its limit.
     limits = {name: amount for name, amount in amounts.items() if need.weight == HEAVY or name != "cpu"}
     return {
         run_kinds.TAG: (kind or need.kind).value,
@@ -94,11 +97,12 @@ def tags(noun: str, requested: Mapping[str, str] | None = None, kind: RunKind | 
 
 
 def requested_amounts(tags: Mapping[str, str], steps: StepSettings) -> dict[str, dict[str, str]]:
-    """The requests and limits of a step's pod on the cluster of these settings; `tags` are those of its op.
+    """The requests and limits of a step's pod on the cluster with these settings; `tags` are those of its op.
 
-    The table's amounts are lowered to `steps.most`; what the settings or the recipe say of this work holds as it is.
+    The table's resources are limited by `steps.most`; those from the settings or the recipe are used unchanged.
     """
-    noun, requested = tags[WORK], parsing.value(tags[REQUESTED])
+    noun = tags[WORK]
+    requested = parsing.value(tags[REQUESTED])
     need = NEEDS[noun]
     configured = steps.needs.get(cast(HeavyWork, noun), {})
     limits = {**lesser(need.resources({}), steps.most), **configured, **requested}
@@ -110,5 +114,5 @@ def requested_amounts(tags: Mapping[str, str], steps: StepSettings) -> dict[str,
 
 
 def sandbox(tags: Mapping[str, str], steps: StepSettings) -> str:
-    """The RuntimeClass of a step's pod: only work that reads what others wrote runs in the sandbox."""
+    """The RuntimeClass of a step's pod: only work on untrusted data runs in the sandbox."""
     return steps.sandbox if tags[WORK] in UNTRUSTED else ""

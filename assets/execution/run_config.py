@@ -1,7 +1,7 @@
-"""Resources without run configuration: as the instance was set up, and not for a person to edit in a launchpad.
+"""Resources without run configuration, so that nobody can edit them in the launchpad.
 
-A ConfigurableResource of Dagster's is offered in every launchpad with all its fields, so that a person could move the
-durable tier for one run. Here it has no fields there; what it does before and after a run stays.
+Dagster's launchpad offers all fields of every ConfigurableResource, so that a person could move the durable tier for
+one run. These resources have no fields there; their set-up and tear-down in a run stay the same.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ import dagster as dg
 def without_run_config(
     resources: Mapping[str, dg.ConfigurableResource],  # type: ignore[type-arg]
 ) -> dict[str, dg.ResourceDefinition]:
-    """The resources by their names, without a configuration of their own in a run."""
+    """The resources by name, without fields in a run's configuration."""
     return {name: _without_run_config(resource) for name, resource in resources.items()}
 
 

@@ -1,9 +1,8 @@
-"""User errors: what Dagster shows of an error that a person can mend: its one sentence, and no stack of the framework.
+"""User errors: an error that a person can correct appears in Dagster as one sentence, without the framework's stack.
 
-It stands for errors in the steps of runs, in the ticks of sensors and schedules, and in the loading of the definitions.
-
-Dagster shows an error as it was raised, with the stacks of the step and of what called it, unless the error says what
-is to be shown, as those do that come from another process. The stack is not lost: it is in the process's stderr.
+This covers the steps of runs, the ticks of sensors and schedules, and the loading of definitions. Dagster normally
+shows an error with the stacks of the step and of its callers, but an error from another process can say what to show,
+and these errors use that. The stack is not lost: it goes to the process's stderr.
 """
 
 import functools
@@ -22,31 +21,35 @@ from slipway.resources.errors import is_for_people, sentence
 
 
 class UserError(dg.Failure, DagsterUserCodeProcessError):
-    """A failure that is shown as its description alone."""
+    """A failure that Dagster shows as its description only."""
 
     def __init__(self, failure: dg.Failure, error: Exception | None = None) -> None:
         self.error = error or failure
-        """What was raised, for who executes steps in his own process and raises it again."""
-        Exception.__init__(self, failure.description)  # those of the two bases want arguments of each other's
-        self.description, self.metadata = failure.description, failure.metadata
+        """The original error, for callers that execute steps in their own process and raise it again."""
+        Exception.__init__(self, failure.description)  # the initialisers of the two bases are incompatible
+        self.description = failure.description
+        self.metadata = failure.metadata
         self.allow_retries = failure.allow_retries
-        # What Dagster shows in place of a stack; see serializable_error_info_from_exc_info.
+        # Dagster shows this instead of a stack; see serializable_error_info_from_exc_info.
         error_info = SerializableErrorInfo(failure.description or "it failed", stack=[], cls_name=None)
         self.user_code_process_error_infos = [error_info]
 
 
 def advised(definitions: dg.Definitions, stacks: bool = True) -> dg.Definitions:
-    """The same definitions, whose steps raise UserError for errors that are for people; `stacks`: on stderr."""
+    """The same definitions with steps that raise UserError for errors that a person can correct.
+
+    `stacks` says whether to write the stacks to stderr.
+    """
     for op in steps(definitions):
         compute = op.compute_fn
         assert isinstance(compute, DecoratedOpFunction), op.name
-        if not hasattr(compute.decorated_fn, _MARK):  # some are of a module, and in each of its definitions
+        if not hasattr(compute.decorated_fn, _MARK):  # one step may occur in several definitions
             op._compute_fn = type(compute)(advising(compute.decorated_fn, stacks))
     return definitions
 
 
 def steps(definitions: dg.Definitions) -> Iterator[dg.OpDefinition]:
-    """All that can be a step of a run: of assets, of checks and of jobs."""
+    """All steps of the definitions: of assets, of checks and of jobs."""
     for asset in [*(definitions.assets or ()), *(definitions.asset_checks or ())]:
         if isinstance(asset, dg.AssetsDefinition) and asset.is_executable:
             yield from asset.node_def.iterate_op_defs()
@@ -59,7 +62,7 @@ _MARK = "_slipway_advises"
 
 
 def advising(function: Callable[..., Any], stacks: bool = True) -> Callable[..., Any]:
-    """The same function, which raises UserError for errors that are for people."""
+    """The same function, which raises UserError for errors that a person can correct."""
     if inspect.isgeneratorfunction(function):
 
         @functools.wraps(function)
@@ -80,7 +83,7 @@ def advising(function: Callable[..., Any], stacks: bool = True) -> Callable[...,
 
 @contextmanager
 def as_advice(stacks: bool = True) -> Iterator[None]:
-    """Raises UserError for errors that are for people; their stacks go to stderr, unless who asks shows the errors."""
+    """Raise UserError for errors that a person can correct. With `stacks`, their stacks go to stderr."""
     try:
         yield
     except UserError:

@@ -1,1 +1,1 @@
-"""Promotion: evaluating checkpoints, comparing two models on the same examples, and the checks of a policy."""
+"""Promotion: evaluates checkpoints, compares two models on the same examples, and checks a recipe's policy."""

@@ -1,8 +1,8 @@
-"""Champion quality: whether the champion is still as good on the data of today as it was on record.
+"""Champion quality: whether the champion is as good on the current data as it was when it was judged.
 
-It is measured on the validation documents of the dataset's current snapshot. It has fallen if its interval there lies
-above its interval on what it was judged on. Then the champion before it is measured on the same documents: if that one
-is better, with its paired interval below 0, it comes back.
+The champion is measured on the validation documents of the dataset's current snapshot. Its quality has fallen if its
+confidence interval there is above its recorded interval. Then the previous champion is measured on the same documents,
+and comes back if it is better, with its paired interval below 0.
 """
 
 from collections.abc import Mapping
@@ -23,16 +23,16 @@ from slipway.trainer.record.fence import Commit, Token
 
 @dataclass(frozen=True)
 class Quality:
-    """The champion now and on record, in one unit."""
+    """The champion's loss now and on record, in the same unit."""
 
     model: str
     version: str
     on: str
-    """SHA-256 of what it was measured on now."""
+    """SHA-256 of the snapshot on which it is measured now."""
     unit: str
     now: PairedDifference
     then: PairedDifference | None
-    """None for a champion whose examples are not on record any more: whether its quality has fallen is not known."""
+    """The recorded loss; None if the champion's examples are gone, and then a loss of quality cannot be detected."""
 
     @property
     def has_fallen(self) -> bool:
@@ -40,11 +40,13 @@ class Quality:
 
     def figures(self) -> Mapping[str, float]:
         figures = {"loss_now": self.now.mean, "low_now": self.now.low}
-        return {**figures, **({"loss_then": self.then.mean, "high_then": self.then.high} if self.then else {})}
+        if self.then is None:
+            return figures
+        return {**figures, "loss_then": self.then.mean, "high_then": self.then.high}
 
 
 def of_champion(gate: Gate, recipe: ModelRecipe, current: str) -> Quality | None:
-    """How good the champion is on the snapshot `current`; None where there is no champion.
+    """The champion's quality on the snapshot `current`; None if there is no champion.
 
     Raises ValueError for a champion that cannot be measured, and dg.Failure.
     """
@@ -56,12 +58,14 @@ def of_champion(gate: Gate, recipe: ModelRecipe, current: str) -> Quality | None
     losses, sizes = table.compared(figures.unit)
     seed = policy_checks.seed_of(recipe.gate, champion.manifest, figures.suite)
     now = comparison.interval_of(losses, sizes, seed, recipe.gate.confidence)
-    before = comparison.interval_of(*then, seed, recipe.gate.confidence) if then else None
+    before = None
+    if then:
+        before = comparison.interval_of(*then, seed, recipe.gate.confidence)
     return Quality(gate.model, champion.version, figures.suite, figures.unit, now, before)
 
 
 def better_before(gate: Gate, recipe: ModelRecipe, current: str) -> Promotion | None:
-    """The champion before this one, if it is better on the snapshot, surely; None where there is none."""
+    """The previous champion if it is significantly better on the snapshot, otherwise None."""
     champion = gate.promotions.champion()
     former = [
         promotion
@@ -75,7 +79,7 @@ def better_before(gate: Gate, recipe: ModelRecipe, current: str) -> Promotion | 
         own, own_table = _measure(gate, recipe, champion, described)
         other, other_table = _measure(gate, recipe, former[-1], described)
     except ValueError:
-        return None  # it cannot be measured any more, so it cannot come back either
+        return None  # a champion that cannot be measured any more cannot come back
     if own.unit != other.unit or len(own_table.losses) != len(other_table.losses):
         return None
     losses, sizes = own_table.compared(own.unit)
@@ -87,7 +91,7 @@ def better_before(gate: Gate, recipe: ModelRecipe, current: str) -> Promotion | 
 def _measure(
     gate: Gate, recipe: ModelRecipe, promotion: Promotion, described: Snapshot
 ) -> tuple[ModelFigures, ExampleTable]:
-    """A former or present champion on the validation documents of a snapshot."""
+    """Measure a former or present champion on the validation documents of a snapshot."""
     plain = recipe.model_copy(update={"suite": None})
     text = bool(float(promotion.tags.get("slipway.bits_per_byte", "0")))
     evaluation = evaluation_set.of_recipe(gate.measuring, plain, {}, described, text)
@@ -99,7 +103,7 @@ def _measure(
 
 
 def _on_record(gate: Gate, champion: Promotion, unit: str) -> tuple[comparison.Values, comparison.Values] | None:
-    """(losses, sizes) of the examples on which the champion was judged; None where they are gone."""
+    """(losses, sizes) of the examples on which the champion was judged; None if they are gone."""
     on = next(
         (
             promotion.judgement.inputs["suite"]
@@ -108,7 +112,9 @@ def _on_record(gate: Gate, champion: Promotion, unit: str) -> tuple[comparison.V
         ),
         "",
     )
-    figures = measured.known(gate.tiers.durable_path, on, champion.manifest) if on else None
+    figures = None
+    if on:
+        figures = measured.known(gate.tiers.durable_path, on, champion.manifest)
     if figures is None or figures.unit != unit:
         return None
     return measured.examples(gate.tiers.durable_path, figures).compared(unit)

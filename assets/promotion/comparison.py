@@ -1,16 +1,16 @@
-"""Paired comparison: how much worse one model is than another on the same examples, with an interval.
+"""Paired comparison: the difference of two models' losses on the same examples, with a confidence interval.
 
-Both models are measured on each example, so that what makes an example hard is the same for both and cancels out. The
-figure is the difference of their losses summed over all examples, divided by the summed size of these (bytes of text,
-or predictions): a ratio of sums, as bits per byte is. Examples are drawn again with replacement; the interval is the
+Both models are measured on each example, so an example's difficulty is the same for both and cancels out. The result
+is the difference of their losses summed over all examples, divided by the summed size of the examples (bytes of text,
+or predictions): a ratio of sums, like bits per byte. Examples are resampled with replacement, and the interval is the
 studentised bootstrap's (Efron, Tibshirani, "An Introduction to the Bootstrap", 1993, 12.5; Hall, Annals of Statistics
-16, 1988): its error falls with 1/n, where that of percentiles falls with 1/sqrt(n) and promotes too much on skewed
-losses. Where few examples decide even that is too narrow: a sample that lacks the rare text on which the candidate is
-far worse shows both a small difference and a small error. So its ends are taken further out there (`tail`).
+16, 1988). Its error falls with 1/n, while the error of percentiles falls with 1/sqrt(n) and promotes too many models on
+skewed losses. If few examples decide, even this interval is too narrow: a sample that lacks the rare text on which the
+candidate is far worse shows both a small difference and a small error. Then wider ends are taken (`tail`).
 
 Right and wrong answers to the same questions are compared by the score interval of the difference of two paired
-proportions (Tango, Statistics in Medicine 17, 1998): it holds where few questions or none are answered differently by
-the two, which is where a bootstrap finds no spread. No Dagster, no torch, and no files here.
+proportions (Tango, Statistics in Medicine 17, 1998). It is valid even if the models answer few questions or none
+differently, where a bootstrap finds no spread. This module uses no Dagster, no torch and no files.
 """
 
 import math
@@ -22,24 +22,25 @@ import numpy as np
 import numpy.typing as npt
 
 DRAWS = 4000
-"""Resamples: an end of the interval at 97.5 % then rests on 100 of them, and one at 99.9 % on 4."""
+"""The number of resamples: an end of the interval at 97.5 % rests on 100 of them, and one at 99.9 % on 4."""
 CONFIDENCE = 0.975
-"""Of each end: a model that is worse by exactly the margin passes once in 40 times. Both ends together cover 95 %."""
+"""The confidence of each end: a model that is worse by exactly the margin passes once in 40 times. Both ends together
+cover 95 %."""
 AT_ONCE = 2_000_000
-"""Drawn examples that are in memory at one moment."""
+"""The most drawn examples in memory at the same time."""
 WIDENING = 100.0
-"""Effective examples at which an end of the interval is taken at half of its share of misses; fitted to simulated texts
+"""The effective number of examples at which the share beyond an end is halved; fitted to simulated texts
 (benchmarks/RESULTS.md, "The gate")."""
 FEWEST = 8
-"""With fewer examples there is no interval worth the name."""
+"""The fewest examples for an interval."""
 Values = npt.NDArray[np.float64]
 STEPS = 60
-"""Halvings of the interval's search: below what a float tells apart."""
+"""Bisection steps of the interval's search, enough to reach a float's precision."""
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How much higher the loss of a candidate is than the champion's, for each unit of size; below 0 it is better."""
+    """The candidate's loss less the champion's, per unit of size; below 0 the candidate is better."""
 
     mean: float
     low: float
@@ -47,15 +48,15 @@ class PairedDifference:
     high: float
     examples: int
     confidence: float
-    """That the truth is below `high`, and that it is above `low`; each of the two alone."""
+    """The confidence that the true difference is below `high`, and likewise that it is above `low`; each end alone."""
 
 
 def compare(
     candidate: Values, champion: Values, sizes: Values, seed: int, confidence: float = CONFIDENCE, draws: int = DRAWS
 ) -> PairedDifference:
-    """The difference of losses summed over examples, divided by their summed sizes; all three arrays: [examples].
+    """The difference of losses summed over examples, divided by their summed sizes; all arrays: [examples].
 
-    The same seed gives the same interval. Takes O(draws x examples) time and bounded memory. Raises ValueError for
+    The same seed gives the same interval. It takes O(draws x examples) time and bounded memory. Raises ValueError for
     arrays of different lengths, without an example, or with a loss that is not finite.
     """
     if not len(candidate) == len(champion) == len(sizes):
@@ -77,16 +78,16 @@ def compare(
 
 
 def interval_of(losses: Values, sizes: Values, seed: int, confidence: float = CONFIDENCE) -> PairedDifference:
-    """The mean loss of one model for each unit of size, with its interval: the difference from a loss of 0."""
+    """The mean loss of one model per unit of size, with its interval: the difference from a loss of 0."""
     return compare(losses, np.zeros(len(losses)), sizes, seed, confidence)
 
 
 def tail(influence: Values, confidence: float) -> float:
-    """The share of resamples beyond each end: 1 - confidence where many examples decide, less where few do.
+    """The share of resamples beyond each end: 1 - confidence if many examples decide, less if few do.
 
-    `influence` is what each example moves the ratio by, [examples], in any unit: its residual. How many decide is
-    1.5 (sum of squares)² / sum of fourth powers: half of all for normal residuals, and one or two where one example
-    outweighs the rest.
+    `influence` is the residual by which each example moves the ratio, [examples], in any unit. The number of examples
+    that decide is 1.5 (sum of squares)² / sum of fourth powers: half of all for normal residuals, and one or two if one
+    example outweighs the rest.
     """
     squares = influence**2
     effective = float(1.5 * squares.sum() ** 2 / (squares**2).sum())
@@ -94,15 +95,17 @@ def tail(influence: Values, confidence: float) -> float:
 
 
 def compare_proportions(candidate: Values, champion: Values, confidence: float) -> PairedDifference:
-    """By how much the champion's share of right answers is above the candidate's; both arrays: [examples], 0 or 1.
+    """The champion's share of right answers less the candidate's; both arrays: [examples], 0 or 1.
 
-    `confidence` is that of each end alone. Raises ValueError for arrays of different lengths, and without an example.
+    `confidence` applies to each end alone. Raises ValueError for arrays of different lengths, and without an example.
     """
     if len(candidate) != len(champion) or not len(candidate):
         raise ValueError(f"found {len(candidate)} and {len(champion)} answers, expected the same questions for both")
     count = len(candidate)
-    worse, better = int(((champion == 1) & (candidate == 0)).sum()), int(((champion == 0) & (candidate == 1)).sum())
-    mean, limit = (worse - better) / count, NormalDist().inv_cdf(confidence)
+    worse = int(((champion == 1) & (candidate == 0)).sum())
+    better = int(((champion == 0) & (candidate == 1)).sum())
+    mean = (worse - better) / count
+    limit = NormalDist().inv_cdf(confidence)
     low = _end(worse, better, count, limit, mean, -1.0)
     high = _end(worse, better, count, -limit, mean, 1.0)
     return PairedDifference(mean, low, high, count, confidence)
@@ -114,12 +117,15 @@ def are_shares(values: Values) -> bool:
 
 
 def _studentised(differences: Values, sizes: Values, mean: float, seed: int, draws: int) -> Values:
-    """How many of its own standard errors each resample's ratio is away from the mean: [draws]."""
-    generator, count = np.random.default_rng(seed), len(sizes)
-    statistics, at_once = [], max(1, AT_ONCE // count)
+    """The distance of each resample's ratio from the mean, in its own standard errors: [draws]."""
+    generator = np.random.default_rng(seed)
+    count = len(sizes)
+    statistics = []
+    at_once = max(1, AT_ONCE // count)
     for first in range(0, draws, at_once):
         drawn = generator.integers(0, count, (min(at_once, draws - first), count))
-        some, widths = differences[drawn], sizes[drawn]
+        some = differences[drawn]
+        widths = sizes[drawn]
         means = some.sum(1) / widths.sum(1)
         errors = _errors(some, widths, means)
         statistics.append(np.divide(means - mean, errors, out=np.zeros_like(means), where=errors > 0))
@@ -127,15 +133,16 @@ def _studentised(differences: Values, sizes: Values, mean: float, seed: int, dra
 
 
 def _errors(differences: Values, sizes: Values, means: Values) -> Any:
-    """The standard error of a ratio of sums, by linearisation: of each row, [rows] (or of one row, [1])."""
-    some, widths = np.atleast_2d(differences), np.atleast_2d(sizes)
+    """The standard error of a ratio of sums for each row, by linearisation: [rows] (or [1] for one row)."""
+    some = np.atleast_2d(differences)
+    widths = np.atleast_2d(sizes)
     residuals = some - means[:, None] * widths
     count = some.shape[1]
     return np.sqrt((residuals**2).sum(1) * count / (count - 1)) / widths.sum(1)
 
 
 def _end(worse: int, better: int, count: int, score: float, inside: float, outside: float) -> float:
-    """The difference between `inside` and `outside` whose score is this one; `outside` where even that one's is not."""
+    """The difference between `inside` and `outside` with this score; `outside` if none has it."""
     for _ in range(STEPS):
         middle = (inside + outside) / 2
         if abs(_score(worse, better, count, middle)) < abs(score):
@@ -146,11 +153,15 @@ def _end(worse: int, better: int, count: int, score: float, inside: float, outsi
 
 
 def _score(worse: int, better: int, count: int, difference: float) -> float:
-    """Tango's statistic of a difference: standard normal where it is the true one (his equations 8 and 9)."""
+    """Tango's statistic of a difference, which is standard normal for the true one (his equations 8 and 9)."""
     a = 2 * count
     b = -worse - better + (2 * count - worse + better) * difference
     c = -better * difference * (1 - difference)
     likely = (math.sqrt(max(0.0, b * b - 4 * a * c)) - b) / (2 * a)
     variance = count * (2 * likely + difference * (1 - difference))
     excess = worse - better - count * difference
-    return excess / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, excess) if excess else 0.0
+    if variance > 0:
+        return excess / math.sqrt(variance)
+    if excess:
+        return math.copysign(math.inf, excess)
+    return 0.0

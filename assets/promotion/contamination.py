@@ -1,9 +1,9 @@
-"""Contamination: how much of the suite a model has seen in its training, candidate and champion alike.
+"""Contamination: how much of the suite candidate and champion have seen in their trainings.
 
-A model that has learnt the documents of a suite by heart, or the questions of its generation tasks, is better on them
-and not elsewhere. Every snapshot that led to a model's weights counts: its training's, and those of the trainings whose
-weights it began with. A snapshot is compared with the same texts once, by whoever needs it first: the suite's check
-`decontaminated`, or the gate.
+A model that has memorised the documents of a suite, or the questions of its generation tasks, is better on these and
+not elsewhere. Every snapshot that led to a model's weights counts: that of its training, and those of the trainings
+whose weights it started from. A snapshot is compared with the same texts only once, either by the suite's check
+`decontaminated` or by the gate.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -21,40 +21,40 @@ from slipway.recipes.suite import SuiteRecipe
 from slipway.resources.tiers import Tiers
 
 REFUSED = "refused"
-"""The policy by which a candidate that has seen too much does not pass."""
+"""The policy under which a candidate that has seen too much does not pass."""
 
 
 @dataclass(frozen=True)
 class Contamination:
-    """What a model has seen of some texts."""
+    """The texts that a model has seen in its training."""
 
     leaked: frozenset[str] = frozenset()
     """BLAKE3 of the texts that share a passage with a training document."""
     compared: tuple[str, ...] = ()
     """The snapshots that were compared with the texts."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """By snapshot that led to the weights, why it was not compared."""
+    """The reason why a snapshot that led to the weights was not compared, by snapshot."""
 
 
 @dataclass(frozen=True)
 class ContaminationLimit:
-    """What the policy and the suite's recipe allow."""
+    """The limits of the policy and the suite's recipe."""
 
     what: str
-    """What the texts are: documents of a suite, or questions of a task."""
+    """A name for the texts: documents of a suite, or questions of a task."""
     texts: int
-    """How many there are."""
+    """The number of texts."""
     most: float
-    """The largest share of them that may have leaked."""
+    """The largest share of the texts that may have leaked."""
     policy: str = REFUSED
     """The gate's field `leaks`."""
     remedy: str = "raise the suite's edition"
-    """What to do about a champion that has seen too many of them."""
+    """The advice for a champion that has seen too many of them."""
 
 
 @dataclass(frozen=True)
 class TrainedWeights:
-    """The checkpoints of candidate and champion, whose lineage says what they were trained on."""
+    """The checkpoints of candidate and champion, whose lineage names their training data."""
 
     tiers: Tiers
     candidate: Path
@@ -65,7 +65,7 @@ class TrainedWeights:
     def of_documents(
         self, documents_suite: Suite, examples: Sequence[Example], recipe: SuiteRecipe, policy: str
     ) -> CheckOutcome:
-        """Whether they have seen the suite; `policy` is the gate's field `leaks`.
+        """Check whether the models have seen the suite; `policy` is the gate's field `leaks`.
 
         Raises ValueError for a candidate whose lineage cannot be read.
         """
@@ -78,7 +78,7 @@ class TrainedWeights:
     def of_questions(
         self, questions_by_task: Mapping[str, Mapping[str, str]], recipe: SuiteRecipe, policy: str
     ) -> dict[str, CheckOutcome]:
-        """The same of questions by task and BLAKE3, for each task."""
+        """Check whether the models have seen the questions, given by task and BLAKE3; one outcome per task."""
         texts = {blake3: text for task in questions_by_task.values() for blake3, text in task.items()}
         own, champion = self._exposures(leaks.questions(texts, recipe.held_out))
         outcomes = dict[str, CheckOutcome]()
@@ -92,16 +92,20 @@ class TrainedWeights:
         return outcomes
 
     def _exposures(self, texts: ComparedTexts) -> tuple[Contamination, Contamination | None]:
-        champion = of_champion(self.champion, self.tiers, texts) if self.champion else None
+        champion = None
+        if self.champion:
+            champion = of_champion(self.champion, self.tiers, texts)
         return of_checkpoint(self.candidate, self.tiers, texts), champion
 
 
 def of_checkpoint(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contamination:
-    """What the checkpoint in a folder has seen; a snapshot that nobody has compared with the texts yet is read once.
+    """The texts that the checkpoint in a folder has seen. A snapshot that was not compared yet is read once.
 
     Raises ValueError for a checkpoint whose lineage cannot be read.
     """
-    leaked, compared, unreadable = set[str](), list[str](), dict[str, str]()
+    leaked = set[str]()
+    compared = list[str]()
+    unreadable = dict[str, str]()
     for snapshot in sorted(holdout_filter.snapshots_seen(folder, tiers)):
         try:
             check = leaks.of(tiers.durable_path, texts, snapshot)
@@ -114,7 +118,7 @@ def of_checkpoint(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contamina
 
 
 def of_champion(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contamination:
-    """The same of a champion, whose lineage may be unreadable."""
+    """The texts that a champion has seen; its lineage may be unreadable."""
     try:
         return of_checkpoint(folder, tiers, texts)
     except ValueError as error:
@@ -124,11 +128,13 @@ def of_champion(folder: Path, tiers: Tiers, texts: ComparedTexts) -> Contaminati
 def check(
     candidate: Contamination, own: Collection[str], champion: Contamination | None, allowed: ContaminationLimit
 ) -> CheckOutcome:
-    """Whether the candidate has seen no more of the texts than is allowed; `own` are its training's snapshots. Pure.
+    """Check that the candidate has seen at most the allowed share of the texts; `own` are its training's snapshots.
 
-    What the champion has seen is reported: it makes the champion look better than it is, and so lets nobody pass.
+    Contamination of the champion is only reported: it makes the champion look better than it is, so no candidate passes
+    because of it. Pure.
     """
-    broken, notes_of_check = _broken(candidate, own, allowed), list[str]()
+    broken = _broken(candidate, own, allowed)
+    notes_of_check = list[str]()
     figures: dict[str, Any] = {
         "leaked": len(candidate.leaked),
         "leaked_at_most": allowed.most,
@@ -147,7 +153,7 @@ def check(
 
 
 def together(documents: CheckOutcome, questions: Mapping[str, CheckOutcome]) -> CheckOutcome:
-    """The check of documents with those of the questions of each task. Pure."""
+    """The check of the documents combined with the checks of each task's questions. Pure."""
     parts = (documents, *questions.values())
     broken = [str(part.figures["broken"]) for part in parts if "broken" in part.figures]
     figures: dict[str, Any] = {
@@ -161,7 +167,7 @@ def together(documents: CheckOutcome, questions: Mapping[str, CheckOutcome]) -> 
 
 
 def without_suite() -> CheckOutcome:
-    """The check of a candidate that is measured on no suite."""
+    """The check of a candidate without a suite."""
     return policy_checks.not_needed("it is measured on the validation split, which its dataset's recipe keeps apart")
 
 
@@ -170,7 +176,7 @@ def _of_these(contamination: Contamination, questions: Collection[str]) -> Conta
 
 
 def _broken(contamination: Contamination, own: Collection[str], allowed: ContaminationLimit) -> str:
-    """What is wrong with the candidate; empty when nothing is."""
+    """The fault of the candidate; empty if there is none."""
     unknown = [why for snapshot, why in contamination.unreadable.items() if snapshot in own]
     if unknown:
         return f"the {allowed.what} cannot be compared with its training documents: {'; '.join(unknown)}"
@@ -183,9 +189,9 @@ def _broken(contamination: Contamination, own: Collection[str], allowed: Contami
 
 
 def _of_champion(champion: Contamination, allowed: ContaminationLimit) -> list[str]:
-    """What is to be known of the champion."""
+    """Notes about the champion."""
     if champion.unreadable:
-        return [f"what the champion was trained on is not all known: {'; '.join(champion.unreadable.values())}"]
+        return [f"the champion's training data is only partly known: {'; '.join(champion.unreadable.values())}"]
     if len(champion.leaked) <= allowed.most * allowed.texts:
         return []
     return [

@@ -1,4 +1,4 @@
-"""Evaluation: measures each checkpoint on the whole validation split, by a process or by a job
+"""Evaluation: measures each checkpoint on the whole validation split, in a process or in a job
 (`slipway.assets.measurement`)."""
 
 from pathlib import Path
@@ -20,7 +20,7 @@ from slipway.trainer.record.scores import Score
 
 
 def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
-    """The evaluations of one lane, a partition for each checkpoint; those that wait share one process."""
+    """The evaluation asset of one recipe, with a partition for each checkpoint. Waiting evaluations share a process."""
 
     @dg.asset(
         key=keys.key(recipe.name, "evaluation"),
@@ -32,13 +32,14 @@ def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
         op_tags=pods.tags("evaluation", recipe.placement.steps.get("evaluation")),
         owners=[recipe.owner],
         description=(
-            "Loss, perplexity, accuracy and, where a text is coded, bits per byte of a checkpoint on the whole "
-            "validation split. "
-            "The checkpoint is verified before it is read; a damaged one is set aside with the reason."
+            "The loss, perplexity and accuracy of a checkpoint on the whole validation split, and for texts its bits "
+            "per byte. A sensor requests it for every new checkpoint; materialise it to evaluate one yourself. A "
+            "checkpoint that fails verification is set aside, with the reason."
         ),
     )
     def evaluation(context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute) -> dg.MaterializeResult[None]:
-        damaged, measuring = [], in_a_run(context, tiers, compute)
+        damaged = []
+        measuring = in_a_run(context, tiers, compute)
         for training, steps in _by_training(context.partition_keys).items():
             root = all_trainings(tiers)
             store = root.store(training)
@@ -63,9 +64,9 @@ def evaluation_assets(recipe: ModelRecipe) -> list[dg.AssetsDefinition]:
 
 
 def evaluate(facts: TrainingFacts, commits: list[fence.Commit], measuring: Measuring) -> list[Score]:
-    """Evaluate commits of one training on its own snapshot; a commit that has a score is not measured again.
+    """Evaluate commits of one training on its own snapshot, except those that already have a score.
 
-    A score is written as soon as it is known. Raises dg.Failure.
+    Each score is written as soon as it is known. Raises dg.Failure.
     """
     waiting = [commit for commit in commits if score_of(facts, commit) is None]
     damaged = []
@@ -74,21 +75,24 @@ def evaluate(facts: TrainingFacts, commits: list[fence.Commit], measuring: Measu
             damaged.append(score)
         else:
             codec.replace(_path(facts, score.checkpoint), score)
-    return [known for commit in commits if (known := score_of(facts, commit)) is not None] + damaged
+    scores = [score_of(facts, commit) for commit in commits]
+    return [score for score in scores if score is not None] + damaged
 
 
 def evaluated(facts: TrainingFacts) -> list[tuple[fence.Commit, Score]]:
-    """The commits on the durable tier that have been evaluated, by step, with their scores."""
-    return [(commit, known) for commit in facts.commits_on(DURABLE) if (known := score_of(facts, commit)) is not None]
+    """The evaluated commits on the durable tier, by step, with their scores."""
+    scores = [(commit, score_of(facts, commit)) for commit in facts.commits_on(DURABLE)]
+    return [(commit, score) for commit, score in scores if score is not None]
 
 
 def best(facts: TrainingFacts) -> tuple[fence.Commit, Score] | None:
-    """The evaluated checkpoint that ranks first, of equals the latest; None before one is evaluated."""
+    """The best evaluated checkpoint, the latest of equals; None if none is evaluated."""
     return min(reversed(evaluated(facts)), key=lambda pair: pair[1].ranking, default=None)
 
 
 def score_of(facts: TrainingFacts, commit: fence.Commit) -> Score | None:
-    """What the evaluation of a commit measured, None before it was done; one whose record is damaged is done again."""
+    """The score of a commit; None if it was not evaluated, or if its record is damaged and it must be evaluated
+    again."""
     return codec.read_if_whole(_path(facts, commit.name), Score)
 
 

@@ -1,7 +1,7 @@
-"""The evaluation set: what candidate and champion are measured on, one and the same for both.
+"""The evaluation set: the examples on which both candidate and champion are measured.
 
-For models that code texts it is a suite: that of the candidate's recipe, or the validation documents of the candidate's
-snapshot. For others it is the validation split itself, whose samples are the examples.
+For models of texts it is a suite: that of the candidate's recipe, or the validation documents of the candidate's
+snapshot. For other models it is the validation split itself, whose samples are the examples.
 """
 
 import itertools
@@ -33,12 +33,13 @@ class EvaluationSet:
     examples: tuple[Example, ...] = ()
 
     def measure(self, commit: Commit, policy: RunPolicy, described: Snapshot) -> tuple[ModelFigures, ExampleTable]:
-        """A model on every example, once; `described` is the snapshot that it was trained on.
+        """Measure a model on every example; `described` is the snapshot that it was trained on.
 
         Raises ValueError for a model that cannot be measured on it, and dg.Failure.
         """
         durable = self.measuring.tiers.durable_path
-        if (known := measured.known(durable, self.on, commit.manifest)) is not None:
+        known = measured.known(durable, self.on, commit.manifest)
+        if known is not None:
             return known, measured.examples(durable, known)
         snapshot = self._snapshot(durable, described)
         score = self.measuring.measure_each(snapshot, commit, policy, self._documents)
@@ -50,7 +51,7 @@ class EvaluationSet:
 
     @property
     def _documents(self) -> int | None:
-        """How many documents come before the questions, which say nothing of a model's calibration."""
+        """The number of documents, which come first; the questions after them do not count for the calibration."""
         if self.suite is None:
             return None
         return sum(1 for _ in itertools.takewhile(lambda example: not example.answers, self.examples))
@@ -67,9 +68,9 @@ class EvaluationSet:
 def of_recipe(
     measuring: Measuring, recipe: ModelRecipe, suites: Mapping[str, SuiteRecipe], described: Snapshot, text: bool
 ) -> EvaluationSet:
-    """The evaluation set of a candidate; `described` is its snapshot, `text` says whether it codes texts.
+    """The evaluation set of a candidate; `described` is its snapshot, `text` says whether it is a model of texts.
 
-    Raises ValueError where the suite cannot be made or read.
+    Raises ValueError if the suite cannot be made or read.
     """
     if not text or not isinstance(described, shards.TextSnapshot):
         return EvaluationSet(measuring, described.sha256)
@@ -84,7 +85,7 @@ def of_recipe(
 
 
 def is_current(durable: Path, recipe: ModelRecipe, evaluation: EvaluationSet) -> bool:
-    """Whether the recipe's suite is still the one that was measured on."""
+    """Whether the recipe's suite is still the one of the measurement."""
     if recipe.suite is None or evaluation.suite is None:
         return True
     known = suite.named(durable, recipe.suite)

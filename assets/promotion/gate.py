@@ -1,16 +1,15 @@
-"""The gate: judges a registered checkpoint by its recipe's policy, against the data and against the champion of now.
+"""The gate: judges a registered checkpoint by its recipe's policy and in comparison with the current champion.
 
-Candidate and champion are measured on the same examples (`slipway.assets.promotion.evaluation_set`), and what is
-compared is the paired difference of their losses with its interval (`slipway.assets.promotion.comparison`). If the
-suite became another one while they were measured, both are measured anew. A champion that cannot be measured is not
-beaten: the candidate waits for a person. A candidate that is not better than a model that has learnt nothing but how
-frequent each token or class is (`guessing_entropy`) is compared with nobody. What the gate finds is one immutable
-record with the hashes of all that went into it, without which `slipway.resources.promotions.promotion` promotes
-nothing.
+Candidate and champion are measured on the same examples (`slipway.assets.promotion.evaluation_set`), and the gate
+compares the paired difference of their losses with its interval (`slipway.assets.promotion.comparison`). If the suite
+changes during the measurement, both are measured again. If the champion cannot be measured, the candidate waits for a
+person. A candidate that is no better than a model that only knows the frequency of each token or class
+(`guessing_entropy`) fails without a comparison. The result is one immutable record with the hashes of all inputs, which
+`slipway.resources.promotions.promotion` requires for a promotion.
 
-Both answer a suite's generation tasks too (`answers_of_rivals`), one and the same examples. What was answered before
-counts, where its examples are there. If the two were asked something else (a task or the harness became another one
-between the two), both are asked anew.
+Both models also answer the same examples of a suite's generation tasks (`answers_of_rivals`). Stored answers are reused
+if their examples still exist. If the questions differ (because a task or the harness changed in between), both models
+answer again.
 """
 
 import contextlib
@@ -61,31 +60,31 @@ Rows = Sequence[AnsweredExample]
 
 
 class UnmeasurableChampion(Exception):
-    """The champion cannot be compared with; the message says why."""
+    """The champion cannot be measured; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is to be judged."""
+    """A version to judge, with its training."""
 
     version: Version
     recipe: ModelRecipe
     facts: TrainingFacts
     commit: Commit
     score: Score
-    """On its training's validation split."""
+    """The score on its training's validation split."""
     snapshot: Snapshot
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What judges the versions of one registered model, and promotes those that pass."""
+    """Judges the versions of one registered model, and promotes those that pass."""
 
     measuring: Measuring
     tracking: Tracking
     model: str
     recipes: Mapping[str, ModelRecipe] = field(default_factory=dict)
-    """By name: a candidate is judged by the policy of its recipe."""
+    """By name. The policy of a candidate's own recipe applies."""
     suites: Mapping[str, SuiteRecipe] = field(default_factory=dict)
 
     @property
@@ -101,7 +100,7 @@ class Gate:
         return Promotions(self.registry, self.tiers.durable_path, self.model)
 
     def judge(self, version: Version, by: str) -> Judgement:
-        """Judge a version against the champion of now, and keep the judgement.
+        """Judge a version against the current champion, and record the judgement.
 
         Raises ValueError for a version whose recipe, training or checkpoint is gone.
         """
@@ -112,39 +111,43 @@ class Gate:
                 return self._keep(judgement)
 
     def promote(self, version: Version, by: str, why: str) -> Promotion:
-        """Promote a version that the gate lets pass, judging it again whenever another one became the champion.
+        """Promote a version that passes the gate. It is judged again whenever the champion has changed.
 
         Raises NotPromoted with the reason.
         """
         while True:
             with contextlib.suppress(NotJudged), self._in_words(version):
                 return self.promotions.promote(version, by, why)
-            self.judge(version, by)  # each round is one in which another version was promoted
+            self.judge(version, by)  # another round is needed only if another version was promoted meanwhile
 
     @contextlib.contextmanager
     def _in_words(self, version: Version) -> Iterator[None]:
-        """Adds to a refusal by the checks what each of them found."""
+        """Add the findings of the failed checks to a refusal."""
         try:
             yield
         except NotPromoted as error:
-            judgement = self.promotions.judged(version.manifest) if type(error) is NotPromoted else None
-            reasons = checks.rejection_reasons(judgement, self.promotions.champion()) if judgement else ""
+            if type(error) is not NotPromoted:  # the subclasses have reasons of their own
+                raise error from None
+            judgement = self.promotions.judged(version.manifest)
+            reasons = ""
+            if judgement:
+                reasons = checks.rejection_reasons(judgement, self.promotions.champion())
             raise (NotPromoted(f"{error}: {reasons}") if reasons else error) from None
 
     def rollback(self, version: Version, by: str, why: str) -> Promotion:
-        """Make a version the champion again whose bytes are whole. Raises NotPromoted with the reason."""
+        """Make a former champion with undamaged bytes the champion again. Raises NotPromoted with the reason."""
         self.promotions.admit(by, f"make version {version.number} the champion again")
-        champion, known = self.promotions.champion(), self.promotions.history()
-        former, damage = (
-            list(dict.fromkeys(promotion.version for promotion in known if promotion.version)),
-            self._damage(version),
-        )
+        champion = self.promotions.champion()
+        known = self.promotions.history()
+        former = list(dict.fromkeys(promotion.version for promotion in known if promotion.version))
+        damage = self._damage(version)
         outcomes = {
             checks.WAS_CHAMPION: any(promotion.manifest == version.manifest for promotion in known),
             checks.IS_WHOLE: not damage,
         }
         check_figures = {checks.WAS_CHAMPION: {"champions": former}, checks.IS_WHOLE: {"damaged": damage}}
-        compared, figures = champion.manifest if champion else "", {"why": why, "checks": check_figures}
+        compared = champion.manifest if champion else ""
+        figures = {"why": why, "checks": check_figures}
         self._keep(Judgement(self.model, version.manifest, compared, outcomes, by, figures=figures, rollback=True))
         with self._in_words(version):
             return self.promotions.promote(version, by, why)
@@ -154,14 +157,17 @@ class Gate:
         return judgement
 
     def _judged(self, candidate: Candidate, by: str) -> tuple[Judgement, EvaluationSet | None]:
-        """The judgement, and what the two were measured on; None where nothing had to be measured."""
-        version, score, policy = candidate.version, candidate.score, candidate.recipe.gate
+        """The judgement, and the evaluation set; None if no measurement was needed."""
+        version = candidate.version
+        score = candidate.score
+        policy = candidate.recipe.gate
         entropy = guessing_entropy(candidate.snapshot, self.tiers.durable_path)
         champion = self.promotions.champion()
         figures: dict[str, Any] = {"loss": score.loss, "unigram_entropy": entropy, **score.coded}
         inputs = {"candidate": version.manifest, "policy": _digest(policy.model_dump(mode="json"))}
         outcomes = {checks.BEATS_UNIGRAMS: CheckOutcome(score.loss < entropy)}
-        evaluation, undecided = None, ""
+        evaluation = None
+        undecided = ""
         if not outcomes[checks.BEATS_UNIGRAMS].passed:
             why = "its loss is not below the entropy"
             outcomes |= {name: checks.not_reached(why) for name in checks.CHECKS if name not in outcomes}
@@ -176,15 +182,16 @@ class Gate:
             except UnmeasurableChampion as error:
                 assert champion is not None
                 undecided = (
-                    f"the champion, version {champion.version}, cannot be compared with: {error}; mend it and "
+                    f"the champion, version {champion.version}, cannot be measured: {error}; repair it and "
                     f"materialise the candidate, or choose another: slipway models rollback {self.model} VERSION"
                 )
                 figures["champion_version"] = champion.version
                 outcomes |= {name: checks.not_reached(str(error)) for name in checks.CHECKS if name not in outcomes}
-        check_figures = {
-            name: {**outcome.figures, **({"note": outcome.note} if outcome.note else {})}
-            for name, outcome in outcomes.items()
-        }
+        check_figures: dict[str, dict[str, Any]] = {}
+        for name, outcome in outcomes.items():
+            check_figures[name] = dict(outcome.figures)
+            if outcome.note:
+                check_figures[name]["note"] = outcome.note
         judgement = Judgement(
             self.model,
             version.manifest,
@@ -208,7 +215,8 @@ class Gate:
         inputs: dict[str, str],
     ) -> dict[str, CheckOutcome]:
         """The checks that need measurements; adds to `figures` and `inputs`. Raises UnmeasurableChampion."""
-        version, policy = candidate.version, candidate.recipe.gate
+        version = candidate.version
+        policy = candidate.recipe.gate
         rival = None
         if champion is not None and champion.manifest != version.manifest:
             rival = self._measure_champion(champion, candidate, evaluation)
@@ -246,18 +254,20 @@ class Gate:
         inputs: dict[str, str],
         seed: int,
     ) -> dict[str, CheckOutcome]:
-        """The checks of its answers to the suite's generation tasks and of what these ask; adds to `inputs`.
+        """The checks of the answers to the suite's generation tasks and of their questions; adds to `inputs`.
 
-        They cost the most, so nobody answers them for a candidate that has failed without them. Raises
-        UnmeasurableChampion.
+        They cost the most, so a candidate that has failed other checks does not run them. Raises UnmeasurableChampion.
         """
-        suite, policy = self.suites.get(candidate.recipe.suite or ""), candidate.recipe.gate
+        suite = self.suites.get(candidate.recipe.suite or "")
+        policy = candidate.recipe.gate
         if suite is None or suite.generation is None:
             return {checks.ANSWERS_TASKS: checks.not_needed("the suite has no generation tasks")}
         if not all(outcome.passed for outcome in outcomes.values()):
             return {checks.ANSWERS_TASKS: checks.not_reached("another check was not passed")}
         compares = champion is not None and any(task.margin is not None for task in policy.tasks.values())
-        rival = Version(self.model, champion.version, champion.source, champion.tags) if champion and compares else None
+        rival = None
+        if champion and compares:
+            rival = Version(self.model, champion.version, champion.source, champion.tags)
         try:
             answers = answers_of_rivals(
                 Generating(self.measuring, self.model), suite.generation, candidate.version, rival
@@ -272,20 +282,22 @@ class Gate:
         }
 
     def _exposure(self, candidate: Candidate, rival: Promotion | None, evaluation: EvaluationSet) -> CheckOutcome:
-        """Whether the data that led to the candidate gives the suite away that it is measured on."""
-        recipe, documents_suite = self.suites.get(candidate.recipe.suite or ""), evaluation.suite
+        """Check whether the data that led to the candidate contains the suite."""
+        recipe = self.suites.get(candidate.recipe.suite or "")
+        documents_suite = evaluation.suite
         if recipe is None or documents_suite is None or not isinstance(candidate.snapshot, TextSnapshot):
             return contamination.without_suite()
         policy = candidate.recipe.gate.leaks
         return self._weights(candidate, rival).of_documents(documents_suite, evaluation.examples, recipe, policy)
 
     def _weights(self, candidate: Candidate, rival: Promotion | None) -> contamination.TrainedWeights:
-        where, own = self.tiers.durable_path, mixtures.sources_of(candidate.snapshot)
+        where = self.tiers.durable_path
+        own = mixtures.sources_of(candidate.snapshot)
         champion = where / rival.tags[FOLDER_TAG] if rival else None
         return contamination.TrainedWeights(self.tiers, where / candidate.commit.folder, own, champion)
 
     def _lineage(self, candidate: Candidate) -> CheckOutcome:
-        """Whether all that led to the candidate is there, and every byte of it is what was committed."""
+        """Check that everything in the candidate's lineage exists, with every committed byte."""
         record = model_record.read(self.tiers.durable_path, self.model, candidate.version.manifest)
         damage = self._damage(candidate.version)
         if record:
@@ -297,10 +309,10 @@ class Gate:
         )
 
     def _candidate(self, version: Version) -> Candidate:
-        """The evaluation of a version on its training's validation split, and what describes it."""
+        """The candidate for a version, with its evaluation on its training's validation split."""
         named = f"model {self.model}: version {version.number}"
         if not version.training:
-            raise ValueError(f"{named}: it is none of our checkpoints")
+            raise ValueError(f"{named}: it is not a checkpoint of Slipway")
         facts = all_trainings(self.tiers).store(version.training).read()
         recipe = self.recipes.get(facts.specification.recipe)
         if recipe is None:
@@ -317,10 +329,10 @@ class Gate:
     def _measure_champion(
         self, champion: Promotion, candidate: Candidate, evaluation: EvaluationSet
     ) -> tuple[ModelFigures, ExampleTable]:
-        """The champion on the candidate's examples, in its own tokens.
+        """Measure the champion on the candidate's examples, in its own tokens.
 
-        It runs as its own training says, or as the candidate's where that training is gone.
-        Raises UnmeasurableChampion.
+        It uses the placement of its own training, or the candidate's if that training is gone. Raises
+        UnmeasurableChampion.
         """
         with _finding_unmeasurable(champion):
             described = read(self.tiers.durable_path, champion.tags[SNAPSHOT_TAG])
@@ -329,13 +341,13 @@ class Gate:
             return evaluation.measure(commit, policy, described)
 
     def _policy_of(self, training: str) -> RunPolicy | None:
-        """The terms of a training, None when it is gone."""
+        """The run policy of a training; None if the training is gone."""
         if not training or not all_trainings(self.tiers).store(training).folder.is_dir():
             return None
         return all_trainings(self.tiers).store(training).run_policy()
 
     def _damage(self, version: Version) -> str:
-        """What is wrong with the bytes of a version; empty when all of them are what was committed."""
+        """The damage of a version's bytes; empty if all are as committed."""
         commit = Commit(0, Token(0), version.tags.get(FOLDER_TAG, ""), version.manifest)
         try:
             verify(self.tiers.shared()[DURABLE], commit, lambda done, total: None)
@@ -345,7 +357,7 @@ class Gate:
 
 
 class Incomparable(ValueError):
-    """The champion cannot answer, or the two were asked other examples even when both were asked anew."""
+    """The champion cannot answer, or both models got different examples even in a second attempt."""
 
 
 @dataclass(frozen=True)
@@ -355,15 +367,15 @@ class TaskAnswers:
     rivals: Mapping[str, TaskRivals]
     """By task."""
     hashes: Mapping[str, str]
-    """Of what was compared."""
+    """The hashes of the compared answers."""
     questions: Mapping[str, Mapping[str, str]]
-    """What was asked, by task and BLAKE3."""
+    """The questions, by task and BLAKE3."""
 
 
 def answers_of_rivals(
     generating: Generating, section: GenerationSection, candidate: Version, champion: Version | None
 ) -> TaskAnswers:
-    """The answers to the tasks of a suite.
+    """Both models' answers to the tasks of a suite.
 
     Raises Incomparable, ValueError for a candidate that cannot be served, and dg.Failure.
     """
@@ -382,11 +394,11 @@ def answers_of_rivals(
             return TaskAnswers(
                 rivals, {**_answer_hashes("candidate", own), **_answer_hashes("champion", champion_figures)}, questions
             )
-    raise Incomparable("the generation tasks ask other examples each time: see that a task draws them by a fixed seed")
+    raise Incomparable("the generation tasks ask different examples each time: a task must draw them by a fixed seed")
 
 
 def guessing_entropy(described: Snapshot, durable: Path) -> float:
-    """The loss on a snapshot, in nats, of a model that knows only how frequent each token or class is."""
+    """The loss on a snapshot, in nats, of a model that only knows the frequency of each token or class."""
     if isinstance(described, ImageSnapshot):
         return class_entropy(described, durable)
     return unigram_entropy(described, durable)
@@ -394,7 +406,7 @@ def guessing_entropy(described: Snapshot, durable: Path) -> float:
 
 @contextlib.contextmanager
 def _finding_unmeasurable(champion: Promotion) -> Iterator[None]:
-    """Raises UnmeasurableChampion for a champion that is none of our checkpoints, or whose snapshot is gone."""
+    """Raises UnmeasurableChampion for a champion that is not a checkpoint of Slipway, or whose snapshot is gone."""
     try:
         yield
     except KeyError as error:
@@ -406,7 +418,7 @@ def _finding_unmeasurable(champion: Promotion) -> Iterator[None]:
 
 
 def _rivals(table: ExampleTable, champion_table: ExampleTable, own: ModelFigures, other: ModelFigures) -> Rivals:
-    """The two on the same examples. Raises UnmeasurableChampion where these are others."""
+    """Both models on the same examples. Raises UnmeasurableChampion if the examples differ."""
     if own.unit != other.unit or len(table.losses) != len(champion_table.losses):
         raise UnmeasurableChampion(f"it is measured in {other.unit} on {other.examples} examples, the candidate in "
                                    f"{own.unit} on {own.examples}")  # fmt: skip
@@ -416,7 +428,7 @@ def _rivals(table: ExampleTable, champion_table: ExampleTable, own: ModelFigures
 
 
 def _figures(own: ModelFigures, weights: float) -> dict[str, float | None]:
-    """What the policy's limits are about."""
+    """The metrics to which the policy's limits apply."""
     names = ("loss", "perplexity", "bits_per_byte", "calibration_error", "milliseconds_per_prediction", "accuracy")
     return {**{name: own.figure(name) for name in names}, **own.tasks, "weights_gigabytes": weights}
 
@@ -435,12 +447,12 @@ def _answers_of_champion(
 
 
 def _questions(rows: Rows) -> dict[int, tuple[str, str]]:
-    """What was asked and expected, by example."""
+    """The question and the expected answer, by example."""
     return {row.example: (row.prompt, row.expected) for row in rows}
 
 
 def _values(rows: Rows) -> dict[str, Values]:
-    """The values of each metric in the order of the examples; examples that a metric lacks are none of it."""
+    """The values of each metric in the order of the examples, without examples that lack the metric."""
     metrics = sorted({row.metric for row in rows})
     ordered = sorted(rows, key=lambda row: row.example)
     return {name: np.array([row.value for row in ordered if row.metric == name], np.float64) for name in metrics}

@@ -1,12 +1,11 @@
-"""Policy checks: what a recipe's policy says of a candidate's figures, answers and lineage. Pure: outcomes of values.
+"""Policy checks: they apply a recipe's policy to a candidate's metrics, answers and lineage. Pure functions.
 
-Each check has a name, an outcome and what was compared; a check that was not needed is passed, and says so.
+Each check has a name, an outcome and the compared values; a check that is not needed passes with a note.
 
-A generation task's metric is a number of each example, more is better: 1 for a right answer, or a score from 0 to 1.
+A generation task's metric is a number for each example, higher is better: 1 for a right answer, or a score from 0 to 1.
 Answers that are right or wrong are compared as proportions, scores in pairs (`slipway.assets.promotion.comparison`).
 
-Why a candidate did not become the champion, and what to do, `rejection_reasons` says for the page of the champion, from
-the judgement on record.
+`rejection_reasons` explains from the recorded judgement why a candidate did not become the champion, and what to do.
 """
 
 from collections.abc import Mapping
@@ -24,34 +23,41 @@ from slipway.resources.promotions.model_record import ModelRecord, missing
 from slipway.resources.promotions.promotion import NOT_EXAMINED, Judgement, Promotion
 from slipway.trainer.base import digest
 
-BEATS_UNIGRAMS, BEATS_CHAMPION = "beats_unigram_entropy", "beats_champion"
-WITHIN_LIMITS, NO_WORSE_SLICE, HAS_LINEAGE = "within_limits", "no_slice_is_worse", "has_lineage"
-ANSWERS_TASKS, SUITE_IS_UNSEEN = "answers_tasks", "suite_is_unseen"
+BEATS_UNIGRAMS = "beats_unigram_entropy"
+BEATS_CHAMPION = "beats_champion"
+WITHIN_LIMITS = "within_limits"
+NO_WORSE_SLICE = "no_slice_is_worse"
+HAS_LINEAGE = "has_lineage"
+ANSWERS_TASKS = "answers_tasks"
+SUITE_IS_UNSEEN = "suite_is_unseen"
 CHECKS = {
-    BEATS_UNIGRAMS: "The loss on the validation split is below the entropy of its tokens or classes.",
-    BEATS_CHAMPION: "On the suite's examples it is better than the champion in the mean, and not worse than it by the "
-    "margin at the end of the interval of their paired difference.",
-    NO_WORSE_SLICE: "In no slice (source, language, length) is it worse than the champion by more than the policy's "
-    "limit.",
-    WITHIN_LIMITS: "Its figures are within the limits of the policy.",
-    SUITE_IS_UNSEEN: "Its training documents, and those of the weights that it began with, give away no more documents "
-    "of the suite, and no more questions of its generation tasks, than the suite's recipe allows.",
-    ANSWERS_TASKS: "Its answers to the suite's generation tasks are above the policy's floors, and not worse than the "
-    "champion's by the margin at the end of the interval of their paired difference.",
-    HAS_LINEAGE: "Snapshot, tokenizer, every byte of the checkpoint and the code that made it are there.",
+    BEATS_UNIGRAMS: "The candidate is better than guessing by frequency: its validation loss is below the entropy of "
+    "the tokens or classes.",
+    BEATS_CHAMPION: "The candidate is better than the champion on average on the suite's examples, and the confidence "
+    "interval of their paired difference excludes that it is worse by the margin.",
+    NO_WORSE_SLICE: "The candidate is in no slice (source, language, length) worse than the champion by more than the "
+    "policy's limit.",
+    WITHIN_LIMITS: "The candidate's metrics are within the limits of the policy.",
+    SUITE_IS_UNSEEN: "The candidate's training documents, and those of its initial weights, contain no more of the "
+    "suite's documents and questions than the suite's recipe allows.",
+    ANSWERS_TASKS: "The candidate's answers to the suite's generation tasks reach the policy's minimum, and the "
+    "confidence interval excludes that they are worse than the champion's by the margin.",
+    HAS_LINEAGE: "The snapshot, the tokenizer, every byte of the checkpoint and the code that made it are available.",
 }
-"""The checks of a candidate, and what each says."""
+"""The checks of a candidate, with the descriptions that the UI shows."""
 COMPLETE = "complete"
 REMEDIES = {
     "code.revision": ": run from a checkout of git, or set revision in the platform's settings",
     "environment.image_digest": ": name compute.cluster.image by digest, name@sha256:…",
 }
-"""What to do about a field, where that is not plain."""
-WAS_CHAMPION, IS_WHOLE = "was_champion", "is_whole"
-"""The checks of a version that comes back."""
+"""The advice for fields whose remedy is not obvious."""
+WAS_CHAMPION = "was_champion"
+"""Rollback check: the version was a champion before."""
+IS_WHOLE = "is_whole"
+"""Rollback check: the version's bytes are undamaged."""
 LEAK_ADVICE = (
     "raise the suite's edition, or ask other questions, or name what has leaked in cleaning.decontamination.against of "
-    "the dataset and train anew"
+    "the dataset and train again"
 )
 
 
@@ -66,27 +72,28 @@ class CheckOutcome:
 
 @dataclass(frozen=True)
 class Rivals:
-    """Two models on the same examples, in one unit; all arrays: [documents]."""
+    """Two models on the same examples, in the same unit; all arrays: [documents]."""
 
     candidate: comparison.Values
     champion: comparison.Values
     sizes: comparison.Values
     slices: Mapping[str, Any]
-    """Which documents each slice has, by its name: arrays of bool."""
+    """A mask of the documents in each slice, by name: arrays of bool."""
 
 
 def seed_of(policy: GateSection, *hashes: str) -> int:
-    """The seed of the resamples: a function of what is compared, so that nobody draws until they like the result."""
+    """The seed of the resamples. It depends only on the compared inputs, so nobody can draw again for a better
+    result."""
     return int(digest.sha256("\x00".join((str(policy.seed), *hashes)).encode())[:16], 16)
 
 
 def difference(rivals: Rivals, policy: GateSection, seed: int) -> PairedDifference:
-    """How much worse the candidate is than the champion. Raises ValueError as `comparison.compare` does."""
+    """The candidate's loss less the champion's. Raises ValueError as `comparison.compare` does."""
     return comparison.compare(rivals.candidate, rivals.champion, rivals.sizes, seed, policy.confidence)
 
 
 def against_champion(difference: PairedDifference, policy: GateSection) -> CheckOutcome:
-    """Whether the candidate is better in the mean, and not worse by the margin."""
+    """Check that the candidate is better in the mean, and not worse by the margin."""
     passed = difference.mean < -policy.minimum_gain and difference.high < policy.margin
     figures = {
         "difference": difference.mean,
@@ -101,7 +108,7 @@ def against_champion(difference: PairedDifference, policy: GateSection) -> Check
 
 
 def slices(rivals: Rivals, policy: GateSection) -> CheckOutcome:
-    """Whether no slice with enough examples is worse in the mean by more than the policy's margin."""
+    """Check that no slice with enough examples is worse in the mean by more than the policy's margin."""
     if policy.slice_margin is None:
         return CheckOutcome(True, note="the policy has no limit for slices")
     worse = (rivals.candidate - rivals.champion).astype(float)
@@ -113,24 +120,32 @@ def slices(rivals: Rivals, policy: GateSection) -> CheckOutcome:
 
 
 def limits(policy: GateSection, figures: Mapping[str, float | None]) -> CheckOutcome:
-    """Whether the figures are within the policy's limits; one that is not known is not."""
-    bounds: list[tuple[str, str, float]] = [(name, "at most", bound) for name, bound in policy.at_most.items()]
-    bounds += [(name, "at least", bound) for name, bound in policy.at_least.items()]
-    broken = [
-        f"{name}: {'not known' if (value := figures.get(name)) is None else f'{value:.4g}'}, expected {how} {bound:g}"
-        for name, how, bound in bounds
-        if (value := figures.get(name)) is None or (value > bound if how == "at most" else value < bound)
-    ]
-    return CheckOutcome(not broken, {"broken": broken} if broken else {}, "" if bounds else "the policy has no limits")
+    """Check that the metrics are within the policy's limits. An unknown metric breaks its limit."""
+    if not policy.at_most and not policy.at_least:
+        return CheckOutcome(True, note="the policy has no limits")
+    broken = []
+    for name, bound in policy.at_most.items():
+        value = figures.get(name)
+        if value is None or value > bound:
+            broken.append(f"{name}: {_known(value)}, expected at most {bound:g}")
+    for share, bound in policy.at_least.items():
+        value = figures.get(share)
+        if value is None or value < bound:
+            broken.append(f"{share}: {_known(value)}, expected at least {bound:g}")
+    return CheckOutcome(not broken, {"broken": broken} if broken else {})
+
+
+def _known(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.4g}"
 
 
 def not_needed(why: str) -> CheckOutcome:
-    """A check that has nothing to compare."""
+    """A passed check with nothing to compare."""
     return CheckOutcome(True, note=why)
 
 
 def not_reached(why: str) -> CheckOutcome:
-    """A check that was not made, as the candidate has failed without it."""
+    """A check that did not run because the candidate has already failed."""
     return CheckOutcome(False, note=f"{NOT_EXAMINED}{why}")
 
 
@@ -141,12 +156,13 @@ class TaskRivals:
     candidate: Mapping[str, Values]
     """By metric: [examples]."""
     champion: Mapping[str, Values] | None = None
-    """On the same examples; None where nobody is compared with."""
+    """The champion's values on the same examples; None without a comparison."""
 
 
 def check_tasks(policy: GateSection, rivals_by_task: Mapping[str, TaskRivals], seed: int) -> CheckOutcome:
-    """Whether each task is within its limits; tasks without one are shown. `rivals_by_task` is by task."""
-    broken, task_figures = [], dict[str, dict[str, Any]]()
+    """Check that each task is within its limits. Tasks without a limit are only shown."""
+    broken = []
+    task_figures = dict[str, dict[str, Any]]()
     for task, rivals in sorted(rivals_by_task.items()):
         limit = policy.tasks.get(task, TaskLimit())
         metric = limit.metric or min(rivals.candidate)
@@ -160,18 +176,18 @@ def check_tasks(policy: GateSection, rivals_by_task: Mapping[str, TaskRivals], s
 
 
 def compared(own: Values, champion: Values, seed: int, confidence: float) -> PairedDifference:
-    """By how much the champion's mean is above the candidate's."""
+    """The champion's mean less the candidate's."""
     if comparison.are_shares(own) and comparison.are_shares(champion):
         return comparison.compare_proportions(own, champion, confidence)
     return comparison.compare(champion, own, np.ones(len(own)), seed, confidence)
 
 
 def lineage_faults(record: ModelRecord, durable: Path, required: str, on_a_cluster: bool) -> list[str]:
-    """What is missing, a sentence each; `required` is the policy's `lineage`."""
+    """One sentence for each missing part of the lineage; `required` is the policy's `lineage`."""
     faults = []
     revision = str(record.code.get("revision", ""))
     if code.is_changed(revision) and not code.difference_path(durable, revision).exists():
-        faults.append(f"the code was changed ({revision}), and its difference is not on record")
+        faults.append(f"the code was changed ({revision}), and its diff is not recorded")
     if required == COMPLETE:
         faults += [f"{field} is not known{REMEDIES.get(field, '')}" for field in missing(record)]
         if on_a_cluster and not record.environment.get("image"):
@@ -182,7 +198,7 @@ def lineage_faults(record: ModelRecord, durable: Path, required: str, on_a_clust
 def check_lineage(
     record: ModelRecord | None, durable: Path, required: str, on_a_cluster: bool, damage: str
 ) -> CheckOutcome:
-    """The check; `damage` is what is wrong with the checkpoint's bytes, `record` None where nobody has kept one."""
+    """The lineage check; `damage` is the fault of the checkpoint's bytes, `record` is None if there is none."""
     faults = ["its record (slipway models show): materialise its candidate"]
     if record is not None:
         faults = lineage_faults(record, durable, required, on_a_cluster)
@@ -190,10 +206,9 @@ def check_lineage(
 
 
 def rejection_reasons(judgement: Judgement, champion: Promotion | None) -> str:
-    """Why a judged candidate is not the champion: what each check found that failed; empty for one that passed, or that
-    waits for a person.
+    """The findings of the failed checks of a judged candidate; empty if it passed, or if it waits for a person.
 
-    `champion` is the one that it was compared with.
+    `champion` is the champion of the comparison.
     """
     if judgement.undecided:
         return ""
@@ -202,25 +217,28 @@ def rejection_reasons(judgement: Judgement, champion: Promotion | None) -> str:
 
 
 def version_outcome(judgement: Judgement | None, compared: Promotion | None, reason: str) -> str:
-    """What became of a version that is not the champion, in words that follow its number.
+    """The state of a version that is not the champion, in words that follow its number.
 
-    `compared` is the champion that it was compared with, `reason` why it is held back; empty where it is not.
+    `compared` is the champion of the comparison; `reason` says why a passed version waits, and is empty if it does not.
     """
     if judgement is None:
-        return "is not judged yet: it is once its training has ended and all its checkpoints are evaluated"
+        return "is not judged yet: this happens after its training has ended and all its checkpoints are evaluated"
     if judgement.undecided:
         return f"waits for a person: {judgement.undecided}"
     if not judgement.passed:
         return f"did not pass: {rejection_reasons(judgement, compared)}"
-    return f"passed, and waits: {reason}" if reason else "passed its checks"
+    if not reason:
+        return "passed its checks"
+    return f"passed, and waits: {reason}"
 
 
 def _check_task(
     limit: TaskLimit, metric: str, rivals: TaskRivals, seed: int, confidence: float
 ) -> tuple[dict[str, Any], list[str]]:
-    """What is shown of one task, and what is wrong with it."""
+    """The metrics of one task, and its faults."""
     own = rivals.candidate[metric]
-    mean, faults = float(own.mean()), list[str]()
+    mean = float(own.mean())
+    faults = list[str]()
     task_figures: dict[str, Any] = {"metric": metric, "mean": mean, "examples": len(own)}
     if limit.at_least is not None and mean < limit.at_least:
         faults.append(f"{metric} is {mean:.4g}, expected at least {limit.at_least:g}")
@@ -252,10 +270,11 @@ def _named(champion: Promotion | None) -> str:
 
 
 def _reason(name: str, own: Mapping[str, Any], judgement: Judgement, champion: str) -> str:
-    """What one failed check found."""
+    """The finding of one failed check."""
     match name:
         case _ if name == BEATS_UNIGRAMS:
-            loss, entropy = judgement.figures["loss"], judgement.figures["unigram_entropy"]
+            loss = judgement.figures["loss"]
+            entropy = judgement.figures["unigram_entropy"]
             return (
                 f"its loss {loss:.4g} is not below {entropy:.4g}, which a guess by frequency alone reaches: train it "
                 "for more steps, or with another learning rate"
@@ -276,10 +295,10 @@ def _reason(name: str, own: Mapping[str, Any], judgement: Judgement, champion: s
             former = ", ".join(own.get("champions", ())) or "those of the history"
             return f"it was never the champion, expected one of {former}"
         case _ if name == IS_WHOLE:
-            return f"its bytes are not what was committed: {own.get('damaged', 'verify it')}"
+            return f"its bytes differ from the committed ones: {own.get('damaged', 'verify it')}"
         case _:
             missing_fields = [*own.get("missing", ()), *([own["damaged"]] if own.get("damaged") else [])]
-            return f"its lineage is not whole: {', '.join(missing_fields)}"
+            return f"its lineage is incomplete: {', '.join(missing_fields)}"
 
 
 def _against(own: Mapping[str, Any], unit: str, champion: str) -> str:

@@ -1,4 +1,4 @@
-"""A suite as an asset: made once from its dataset, and checked against the training data of today."""
+"""A suite as an asset: it is made once from its dataset, and checked against the current training data."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ MAX_EXAMPLES = 5
 
 
 def compared_with(recipe: SuiteRecipe, recipes: Recipes) -> list[str]:
-    """The datasets whose training documents no document of a suite may give away: those of the trainings that are
-    compared on it, and its own where something is trained on that."""
+    """The datasets whose training documents must not contain the suite's documents: those of the trainings that are
+    compared on it, and its own if a training may use it."""
     used = {
         name for training in recipes.trainings.values() if training.suite == recipe.name for name in training.datasets
     }
@@ -27,8 +27,9 @@ def compared_with(recipe: SuiteRecipe, recipes: Recipes) -> list[str]:
 
 
 def suite_assets(recipe: SuiteRecipe, recipes: Recipes) -> list[dg.AssetsDefinition]:
-    """The suite of one recipe; the check reads the datasets of the trainings that are compared on it."""
-    key, datasets = keys.key(recipe.name, "suite"), compared_with(recipe, recipes)
+    """The suite of one recipe, with a check against the datasets of the trainings that are compared on it."""
+    key = keys.key(recipe.name, "suite")
+    datasets = compared_with(recipe, recipes)
 
     @dg.asset(
         key=key,
@@ -37,14 +38,14 @@ def suite_assets(recipe: SuiteRecipe, recipes: Recipes) -> list[dg.AssetsDefinit
         kinds={"parquet"},
         owners=[recipe.owner],
         op_tags=pods.tags("suite", recipe.resources),
-        description=f"{recipe.description}\n\nFixed examples, named by their hashes: they stay the same as the dataset "
-        "grows, until the recipe's edition is raised.",
+        description=f"{recipe.description}\n\nA fixed set of evaluation examples. They stay the same as the dataset "
+        "grows; to make new ones, raise the recipe's edition and materialise this asset.",
         check_specs=[
             dg.AssetCheckSpec(
                 DECONTAMINATED,
                 asset=key,
-                description="No document of the suite shares a passage of 13 words with a training document of "
-                f"{', '.join(datasets) or 'any dataset'}, as they are now; boilerplate does not count.",
+                description="No document of the suite shares a passage of 13 words with a current training document "
+                f"of {', '.join(datasets) or 'any dataset'}. Boilerplate does not count.",
             )
         ],
     )
@@ -77,13 +78,15 @@ def _metadata(built: Suite, examples: list[Example]) -> dict[str, Any]:
 def _contamination(
     tiers: Tiers, recipe: SuiteRecipe, built: Suite, examples: list[Example], datasets: list[str]
 ) -> dg.AssetCheckResult:
-    """The check: each snapshot that is new since the last one is read once."""
+    """The result of the check, which reads each snapshot only once."""
     durable = tiers.durable_path
-    current = {name: snapshot for name in datasets if (snapshot := pointer.current(durable, name))}
+    pointed = {name: pointer.current(durable, name) for name in datasets}
+    current = {name: snapshot for name, snapshot in pointed.items() if snapshot}
     compared = leaks.documents(built, examples, recipe.held_out)
     known = {name: leaks.of(durable, compared, sha256) for name, sha256 in current.items()}
     total = {blake3 for check in known.values() for blake3 in check.leaked}
-    share, text = len(total) / built.tasks[suite.DOCUMENTS], {example.blake3: example.text for example in examples}
+    share = len(total) / built.tasks[suite.DOCUMENTS]
+    text = {example.blake3: example.text for example in examples}
     leaked_texts = [
         f"{name}: {text[blake3][:60]!r}" for name, check in known.items() for blake3 in check.leaked[:MAX_EXAMPLES]
     ]

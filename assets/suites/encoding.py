@@ -1,7 +1,8 @@
-"""Encoding: a suite's examples in the tokens of one model, as a snapshot that the evaluator reads like any other.
+"""Encodes a suite's examples in the tokens of one model, as a snapshot that the evaluator reads like any other.
 
-A document is one example of the snapshot. A question is its prompt, and then the prompt with each answer: what an
-answer costs is the difference of the two, since nothing that a model sees of the prompt depends on what comes after it.
+A document is one example of the snapshot. A question becomes its prompt, followed by the prompt with each answer: the
+loss of an answer is the difference of the two, because a causal model's view of the prompt does not depend on what
+follows.
 """
 
 import dataclasses
@@ -23,11 +24,12 @@ SPLIT = "validation"
 
 
 def encoded(durable: Path, suite: Suite, examples: Sequence[Example], model: TextSnapshot) -> TextSnapshot:
-    """The suite in the tokens of `model`, the snapshot that a model was trained on; written to the durable tier.
+    """Write the suite to the durable tier in the tokens of `model`, the snapshot that a model was trained on.
 
-    Equal inputs give the same snapshot. Raises ValueError when the tokenizer is gone.
+    Equal inputs give the same snapshot. Raises ValueError if the tokenizer is gone.
     """
-    speech, dtype = tokenizer.load(durable, model.tokenizer.sha256), shards.DTYPES[model.dtype]
+    speech = tokenizer.load(durable, model.tokenizer.sha256)
+    dtype = shards.DTYPES[model.dtype]
     end = model.tokenizer.end_of_document
     bodies = [
         np.array([*tokens, end] if is_document else tokens, dtype)
@@ -40,7 +42,7 @@ def encoded(durable: Path, suite: Suite, examples: Sequence[Example], model: Tex
 
 def _written(durable: Path, suite: Suite, examples: Sequence[Example], model: TextSnapshot,
              bodies: list[npt.NDArray[Any]]) -> TextSnapshot:  # fmt: skip
-    """The snapshot of these sequences of tokens."""
+    """Write a snapshot of these sequences of tokens."""
     shard = shards.write_shard(durable, bodies, model.dtype)
     split = TokenSplit(len(bodies), shard.tokens, sum(example.bytes for example in examples), (shard,))
     snapshot = dataclasses.replace(
@@ -56,12 +58,12 @@ def _written(durable: Path, suite: Suite, examples: Sequence[Example], model: Te
 
 
 def sequences(example: Example) -> int:
-    """How many examples of the encoded snapshot it has."""
+    """The number of sequences of an example in the encoded snapshot."""
     return 1 + len(example.answers)
 
 
 def _sequences(example: Example, speech: TextEncoding) -> Iterator[tuple[list[int], bool]]:
-    """The tokens of each, and whether the end of a document follows them."""
+    """The tokens of each sequence, and whether an end-of-document token follows them."""
     text = speech.encode_ordinary(example.text)
     yield text, not example.answers
     for answer in example.answers:

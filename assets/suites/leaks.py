@@ -1,9 +1,9 @@
-"""Leaks: which examples of a suite share a passage with a training document, and what was compared already.
+"""Leaks: the examples of a suite that share a passage with a training document, and records of the comparisons.
 
-A passage is 13 words in a row (GPT-3, Brown et al. 2020, appendix C), by the hash of its words; a text of fewer words
-is one passage, which only a document of the same words shares. One that is in more training documents than `common` is
-boilerplate, such as a licence, unless passages that are shared make up `share` of the example. Training documents are
-read one after the other; what is kept of them is what the examples have too.
+A passage is 13 words in a row (GPT-3, Brown et al. 2020, appendix C), identified by the hash of its words. A text with
+fewer words is one passage, which only a document of the same words shares. A passage in more training documents than
+`common` is boilerplate, such as a licence, unless shared passages make up `share` of the example. Training documents
+are read one after the other, and only passages that the examples contain stay in memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ FOLDER = "checked"
 
 
 def leaked(examples: Sequence[str], training: Iterable[str], common: int, share: float) -> list[int]:
-    """The places of the examples that leaked, ascending. Takes memory in proportion to the examples alone."""
+    """The indices of the leaked examples, ascending. The memory depends on the examples only."""
     passages = [np.unique(_passages(text)) for text in examples]
     known = np.unique(np.concatenate(passages)) if passages else np.empty(0, np.uint64)
     counts = np.zeros(len(known), np.int64)
@@ -39,7 +39,7 @@ def leaked(examples: Sequence[str], training: Iterable[str], common: int, share:
 
 
 def of_split(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[str]:
-    """The documents, decoded one after the other, without loss. Raises ValueError when something is gone."""
+    """Decode the documents of a split one after the other. Raises ValueError if a file is gone."""
     encoding = tokenizer.load(durable, snapshot.tokenizer.sha256)
     try:
         for shard in snapshot.splits[split].shards:
@@ -51,44 +51,46 @@ def of_split(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[str]
 
 @dataclass(frozen=True)
 class ComparedTexts:
-    """Texts that no training document may give away."""
+    """Texts that no training document may contain."""
 
     sha256: str
-    """Of what they are, and of what counts as a leak."""
+    """The SHA-256 of the texts and of the definition of a leak."""
     texts: Mapping[str, str]
     """By BLAKE3."""
     section: HeldOutSection
-    """Says when a shared passage is a leak."""
+    """Defines when a shared passage is a leak."""
 
 
 @dataclass(frozen=True)
 class SuiteCheck:
-    """What the comparison of some texts with a snapshot found."""
+    """The result of comparing texts with a snapshot."""
 
     suite: str
-    """The SHA-256 of the texts: a suite's, whose recipe says what counts as a leak, or that of questions."""
+    """The SHA-256 of the texts: a suite's, whose recipe defines a leak, or that of questions."""
     snapshot: str
     leaked: tuple[str, ...]
     """BLAKE3 of the texts that share a passage with a training document."""
 
 
 def documents(built: Suite, examples: Sequence[Example], section: HeldOutSection) -> ComparedTexts:
-    """The documents of a suite, to be compared."""
+    """The documents of a suite, for a comparison."""
     held_out = {example.blake3: example.text for example in examples if example.task == suite.DOCUMENTS}
     return ComparedTexts(built.sha256, held_out, section)
 
 
 def questions(texts: Mapping[str, str], section: HeldOutSection) -> ComparedTexts:
-    """Questions by their BLAKE3, to be compared."""
+    """Questions by their BLAKE3, for a comparison."""
     named = {"questions": sorted(texts), "common": section.common, "share": section.share}
     return ComparedTexts(digest.sha256(atomic.canonical_json(named)), texts, section)
 
 
 def of(durable: Path, compared: ComparedTexts, snapshot: str) -> SuiteCheck:
-    """The comparison with a snapshot; its training documents are read once. Raises ValueError when a shard is gone."""
-    if (known := codec.read_if_whole(path(durable, compared.sha256, snapshot), SuiteCheck, FORMAT)) is not None:
+    """The comparison with a snapshot, whose training documents are read once. Raises ValueError if a shard is gone."""
+    known = codec.read_if_whole(path(durable, compared.sha256, snapshot), SuiteCheck, FORMAT)
+    if known is not None:
         return known
-    described, section = snapshots.read(durable, snapshot), compared.section
+    described = snapshots.read(durable, snapshot)
+    section = compared.section
     training = of_split(durable, described, "train") if isinstance(described, TextSnapshot) else iter(())
     lost = leaked(list(compared.texts.values()), training, section.common, section.share)
     names = list(compared.texts)
@@ -96,7 +98,7 @@ def of(durable: Path, compared: ComparedTexts, snapshot: str) -> SuiteCheck:
 
 
 def keep(durable: Path, check: SuiteCheck) -> SuiteCheck:
-    """Put a comparison on record."""
+    """Record a comparison."""
     codec.replace(path(durable, check.suite, check.snapshot), check, FORMAT)
     return check
 
@@ -111,6 +113,6 @@ def _is_leaked(own: Hashes, known: Hashes, counts: npt.NDArray[np.int64], common
 
 
 def _passages(text: str) -> Hashes:
-    """The hashes of every PASSAGE words in a row; of a text with fewer words, the one hash of all of them."""
+    """The hashes of all runs of PASSAGE words, or one hash for a text with fewer words."""
     word_hashes = hashes(text)
     return grams(word_hashes, min(PASSAGE, max(1, len(word_hashes))))

@@ -1,7 +1,7 @@
-"""Making a suite: once, from the held-out documents of a dataset's snapshot that no training document gives away.
+"""Makes a suite, once, from the held-out documents of a dataset's snapshot that share nothing with training documents.
 
-Equal snapshots and recipes give the same suite, byte for byte. A suite's name keeps its meaning when the dataset grows;
-only another content of the recipe (such as its `edition`) gives it a new one.
+Equal snapshots and recipes give the same suite, byte for byte. A name refers to the same suite as the dataset grows,
+until the content of the recipe changes (such as its `edition`).
 """
 
 import itertools
@@ -22,9 +22,10 @@ NAMES = "SELECT language, package FROM read_parquet($table) WHERE split = $split
 
 
 def named(durable: Path, recipe: SuiteRecipe) -> Suite:
-    """The suite that a recipe means now, made where it is not there. Raises ValueError where it cannot be made."""
+    """The suite of a recipe, which is made if it does not exist. Raises ValueError if it cannot be made."""
     content = recipe.content()
-    if (known := suite.named(durable, recipe.name)) is not None and known.recipe == content:
+    known = suite.named(durable, recipe.name)
+    if known is not None and known.recipe == content:
         return suite.read(durable, known.suite)
     current = pointer.current(durable, recipe.dataset)
     if current is None:
@@ -38,25 +39,22 @@ def named(durable: Path, recipe: SuiteRecipe) -> Suite:
     questions = tasks.continuations(remaining, recipe.continuation, recipe.seed) if recipe.continuation else []
     questions += tasks.arithmetic(recipe.arithmetic, recipe.seed) if recipe.arithmetic else []
     built = suite.write(durable, recipe.name, content, snapshot.sha256, [*remaining, *questions], len(lost))
-    if recipe.split == "validation":  # what is in the suite now has just been compared with this snapshot
+    if recipe.split == "validation":  # the suite's documents were just compared with this snapshot
         leaks.keep(durable, SuiteCheck(built.sha256, snapshot.sha256, ()))
     suite.point(durable, recipe.name, built)
     return built
 
 
 def of_snapshot(durable: Path, snapshot: TextSnapshot, held_out: HeldOutSection) -> Suite:
-    """The suite of a snapshot's own validation split, without questions. Raises ValueError where it has none.
-
-    Its documents are those that are left out of the training data by the dataset's recipe; no other ones are here.
-    """
+    """The suite of a snapshot's own validation split, without questions. Raises ValueError if the split is empty."""
     name = f"{snapshot.dataset}-validation"
     return suite.write(durable, name, {}, snapshot.sha256, documents(durable, snapshot, "validation", held_out))
 
 
 def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOutSection) -> list[Example]:
-    """The documents of a split, as examples; of too many, those of the lowest hashes, in the order of the split.
+    """The documents of a split as examples, in its order. If there are too many, those with the lowest hashes.
 
-    Raises ValueError when a shard, a tokenizer or the documents table is gone.
+    Raises ValueError if a shard, a tokenizer or the documents table is gone.
     """
     most = section.longest_kilobytes * 1000
     parts = [shards.read_manifest(durable, source) for source in mixtures.sources_of(snapshot)]
@@ -73,7 +71,7 @@ def documents(durable: Path, snapshot: TextSnapshot, split: str, section: HeldOu
 
 
 def _about(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[tuple[str, str]]:
-    """Language and package of each document of a split; empty ones where they are not known any more."""
+    """Language and package of each document of a split; empty if they are not known any more."""
     table = document_table.path(durable, snapshot.documents["blake3"])
     with warehouse.connect() as connection:
         about = connection.execute(NAMES, {"table": str(table), "split": split}).fetchall() if table.exists() else []
@@ -81,7 +79,7 @@ def _about(durable: Path, snapshot: TextSnapshot, split: str) -> Iterator[tuple[
 
 
 def _once(examples: list[Example], chosen: set[str]) -> list[Example]:
-    """Of examples with a wanted hash, the first of each, in their order."""
+    """The first example with each of the chosen hashes, in order."""
     distinct = []
     for example in examples:
         if example.blake3 in chosen:

@@ -1,9 +1,9 @@
-"""Measured: what a model's measurement on a suite says, by example, by slice and by task; kept with every example.
+"""A model's measurement on a suite by example, slice and task, stored with every example.
 
     <durable>/evaluations/<suite>/<checkpoint manifest>.json      the figures, and the hash of the examples' file
                                  /<blake3>.parquet                each example: its loss, its predictions, its answer
 
-A measurement depends on nothing but the checkpoint's bytes and the suite's, so that it is made once for both.
+A measurement depends only on the bytes of the checkpoint and of the suite, so it is made once for each pair.
 """
 
 import io
@@ -46,65 +46,69 @@ class ModelFigures:
     manifest: str
     """SHA-256 of the checkpoint's manifest."""
     suite: str
-    """SHA-256 of the suite, or of the snapshot where its split is measured."""
+    """SHA-256 of the suite, or of the snapshot whose split is measured."""
     table: str
     """BLAKE3 of the examples' file."""
     examples: int
     loss: float
-    """Mean over all predictions of documents, nats."""
+    """The mean over all predictions of documents, in nats."""
     perplexity: float
     accuracy: float
     unit: str
-    """Of what the gate compares: bits per byte, or nats per prediction where no text is coded."""
+    """The unit in which the gate compares: bits per byte, or nats per prediction for models of other data than
+    texts."""
     compared: float
     """The documents' loss in that unit."""
     milliseconds_per_prediction: float
     bits_per_byte: float = 0.0
-    """0 for a model that codes no text."""
+    """0 for models of other data than texts."""
     calibration_error: float | None = None
-    """Expected calibration error (Naeini et al., AAAI 2015): by how much the probability of the likeliest prediction is
-    off from how often it is right, weighted by the predictions in each tenth. None where ranks share the vocabulary."""
+    """Expected calibration error (Naeini et al., AAAI 2015): the difference between the probability of the likeliest
+    prediction and its accuracy, averaged over ten bins of the probability. None if ranks share the vocabulary."""
     tasks: Mapping[str, float] = field(default_factory=dict)
     """The share of right answers, by task."""
     slices: Mapping[str, float] = field(default_factory=dict)
     """The loss of each slice, in `unit`, by `column=value`."""
 
     def figure(self, name: str) -> float | None:
-        """A figure by its name in a gate; None for one that this model or suite does not have."""
+        """A metric by its name in a gate; None if this model or suite does not have it."""
         if name in self.tasks:
             return self.tasks[name]
         value = getattr(self, name, None)
-        return None if name == "bits_per_byte" and not value else value
+        if name == "bits_per_byte" and not value:
+            return None
+        return value
 
 
 @dataclass(frozen=True)
 class ExampleTable:
-    """The examples of a measurement, by column: [examples]."""
+    """The examples of a measurement, in columns: [examples]."""
 
     columns: Mapping[str, Sequence[str]]
-    """task, and the slices."""
+    """The task, and the columns of the slices."""
     sizes: npt.NDArray[np.float64]
     """Bytes of documents' text; 1 for a sample of a split."""
     losses: npt.NDArray[np.float64]
-    """Nats, summed; of a question, 0."""
+    """The summed loss in nats; 0 for a question."""
     predicted: npt.NDArray[np.int64]
     right: npt.NDArray[np.int64]
-    """Right predictions; of a question, 1 when its answer was right."""
+    """The number of right predictions; for a question, 1 for a right answer."""
 
     @property
     def documents(self) -> npt.NDArray[np.bool_]:
         return np.array([task == DOCUMENTS for task in self.columns["task"]])
 
     def compared(self, unit: str) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """(losses, sizes) of the documents, whose sums' ratio is what the gate compares: [documents]."""
+        """(losses, sizes) of the documents, [documents]; the gate compares the ratio of their sums."""
         own = self.documents
         if unit == BITS_PER_BYTE:
             return self.losses[own] * BITS, self.sizes[own]
         return self.losses[own], self.predicted[own].astype(np.float64)
 
     def slices(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """The documents of each slice that is not all of them, by `column=value`: [documents]."""
-        own, slices = self.documents, dict[str, npt.NDArray[np.bool_]]()
+        """A mask of the documents of each slice, [documents], by `column=value`, without slices of all documents."""
+        own = self.documents
+        slices = dict[str, npt.NDArray[np.bool_]]()
         for name in SLICES:
             values = np.array(self.columns[name], dtype=object)[own]
             kinds = sorted({str(value) for value in values} - {""})
@@ -113,15 +117,17 @@ class ExampleTable:
         return slices
 
 
-BITS_PER_BYTE, NATS = "bits per byte", "nats per prediction"
+BITS_PER_BYTE = "bits per byte"
+NATS = "nats per prediction"
 
 
 def of_suite(examples: Sequence[Example], sums: ExampleSums) -> ExampleTable:
-    """The examples of a suite from those of its encoded snapshot. Raises ValueError when they are others."""
+    """The examples of a suite from those of its encoded snapshot. Raises ValueError if they do not match."""
     expected = sum(map(encoding.sequences, examples))
     if expected != len(sums.losses):
         raise ValueError(f"found {len(sums.losses)} measured sequences, expected the suite's {expected}")
-    rows, index = list[tuple[float, int, int]](), 0
+    rows = list[tuple[float, int, int]]()
+    index = 0
     for example in examples:
         if example.answers:
             costs = [sums.losses[index + 1 + number] - sums.losses[index] for number in range(len(example.answers))]
@@ -145,13 +151,14 @@ def of_split(sums: ExampleSums) -> ExampleTable:
 
 
 def keep(durable: Path, manifest: str, on: str, table: ExampleTable, sums: ExampleSums, text: bool) -> ModelFigures:
-    """Keep a measurement with every example; `text` says whether a text is coded."""
+    """Store a measurement with every example; `text` says whether it is a model of texts."""
     buffer = io.BytesIO()
     columns = {**table.columns, "size": table.sizes, "loss": table.losses}
     pq.write_table(
         pa.table({**columns, "predicted": table.predicted, "right": table.right}, SCHEMA), buffer, compression="zstd"
     )
-    data, unit = buffer.getvalue(), BITS_PER_BYTE if text else NATS
+    data = buffer.getvalue()
+    unit = BITS_PER_BYTE if text else NATS
     losses, sizes = table.compared(unit)
     own = table.documents
     predicted = max(1, int(table.predicted[own].sum()))
@@ -178,16 +185,18 @@ def keep(durable: Path, manifest: str, on: str, table: ExampleTable, sums: Examp
 
 
 def known(durable: Path, on: str, manifest: str) -> ModelFigures | None:
-    """What was measured before; None where nothing was, or its examples are gone or damaged: it is measured again."""
+    """The stored measurement; None if there is none, or if its examples are gone or damaged and it must be repeated."""
     figures = codec.read_if_whole(_path(durable, on, manifest), ModelFigures, FORMAT)
     try:
-        return figures if figures is None or _data(durable, figures) else None
+        if figures is None or _data(durable, figures):
+            return figures
+        return None
     except (OSError, ValueError):
         return None
 
 
 def examples(durable: Path, figures: ModelFigures) -> ExampleTable:
-    """The examples of a measurement. Raises ValueError for a file that is damaged, and OSError for one that is gone."""
+    """The examples of a measurement. Raises ValueError for a damaged file, and OSError for a missing one."""
     table = pq.read_table(io.BytesIO(_data(durable, figures)))
     columns = {name: table[name].to_pylist() for name in ("task", *SLICES)}
     numbers = (table[name].to_numpy() for name in ("size", "loss", "predicted", "right"))
@@ -197,7 +206,8 @@ def examples(durable: Path, figures: ModelFigures) -> ExampleTable:
 def _data(durable: Path, figures: ModelFigures) -> bytes:
     path = _table_path(durable, figures)
     data = regular_file.read(path)
-    if (there := digest.of_bytes(data)) != figures.table:
+    there = digest.of_bytes(data)
+    if there != figures.table:
         raise ValueError(f"{path}: found BLAKE3 {there}, expected {figures.table}")
     return data
 
@@ -210,7 +220,9 @@ def _tasks(table: ExampleTable) -> dict[str, float]:
 
 def _calibration_error(sums: ExampleSums) -> float | None:
     every = sum(count for count, _, _ in sums.confidence)
-    return sum(abs(sure - right) for _, sure, right in sums.confidence) / every if every else None
+    if not every:
+        return None
+    return sum(abs(sure - right) for _, sure, right in sums.confidence) / every
 
 
 def _path(durable: Path, on: str, manifest: str) -> Path:

@@ -1,11 +1,11 @@
-"""A suite on disk: a manifest over one table of examples, both immutable and named by their hashes.
+"""A suite on disk: a manifest and a table of examples, both immutable and named by their hashes.
 
     <durable>/suites/<sha256>.json          the manifest
                     /<blake3>.parquet       the examples, in their order
-                    /names/<name>.json      which suite a recipe's name means, and of which content of the recipe
+                    /names/<name>.json      the suite of a recipe's name, and the content of the recipe
 
-Examples are texts, so that models with different tokenizers are measured on the same ones. An example is a document
-whose loss counts, or a question with answers of which one is right.
+Examples are texts, so that models with different tokenizers are measured on the same examples. An example is a document
+whose loss counts, or a question with one right answer among several.
 """
 
 import io
@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 from slipway.trainer.base import atomic, codec, digest, regular_file
 from slipway.trainer.base.verify import check_sha256
 
-FORMAT, NAMED = "slipway.suite/1", "slipway.suite-name/1"
+FORMAT = "slipway.suite/1"
+NAMED = "slipway.suite-name/1"
 FOLDER = "suites"
 DOCUMENTS = "documents"
-"""The task of examples whose loss counts; all others are questions."""
+"""The task of examples whose loss counts; all other examples are questions."""
 SCHEMA = pa.schema(
     [
         pa.field("task", pa.string(), nullable=False),
@@ -40,23 +41,21 @@ SCHEMA = pa.schema(
 REMEDY = "restore the file from a backup, or raise the edition of the suite's recipe for another suite"
 SLICES = ("source", "language", "length")
 LENGTHS = ((2_000, "short"), (20_000, "medium"))
-"""Bytes up to which a document counts as of this length; longer ones are long."""
+"""The upper limit in bytes of each class of lengths; longer documents are "long"."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One example."""
-
     task: str
     text: str
     """The document, or the prompt of a question."""
     source: str = ""
-    """The first part of the document's name in its source."""
+    """The first part of the document's path in its source."""
     language: str = ""
     answers: tuple[str, ...] = ()
-    """Of a question; empty for a document."""
+    """The answers of a question; empty for a document."""
     right: int = -1
-    """The place of the right answer; -1 for a document."""
+    """The index of the right answer; -1 for a document."""
 
     @property
     def bytes(self) -> int:
@@ -68,26 +67,26 @@ class Example:
 
     @property
     def blake3(self) -> str:
-        """Of all that makes it this example."""
+        """The hash of all fields."""
         return digest.of_bytes("\x00".join((self.task, self.text, *self.answers, str(self.right))).encode())
 
 
 @dataclass(frozen=True)
 class Suite:
-    """An immutable suite. Equal inputs give equal manifests, so there is no date in it."""
+    """An immutable suite. Its manifest contains no date, so that equal inputs give equal manifests."""
 
     name: str
     recipe: Mapping[str, Any]
     """The fields of the recipe that decide its content; empty for a suite of a snapshot's own validation split."""
     snapshot: str
-    """SHA-256 of the snapshot whose documents it has."""
+    """SHA-256 of the snapshot that its documents come from."""
     table: str
     """BLAKE3 of the examples' file."""
     examples: int
     tasks: Mapping[str, int] = field(default_factory=dict)
-    """How many examples by task."""
+    """The number of examples by task."""
     left_out: int = 0
-    """Documents that share a passage with a training document, which are therefore not in it."""
+    """The number of documents left out because they share a passage with a training document."""
 
     def manifest(self) -> bytes:
         """The manifest's bytes; their SHA-256 is the suite's name on disk."""
@@ -100,7 +99,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class NamedSuite:
-    """Which suite a name means."""
+    """The suite that a name refers to."""
 
     suite: str
     recipe: Mapping[str, Any] = field(default_factory=dict)
@@ -127,7 +126,7 @@ def write(durable: Path, name: str, recipe: Mapping[str, Any], snapshot: str, ex
 
 
 def read(durable: Path, sha256: str) -> Suite:
-    """A suite. Raises ValueError for one that is gone or damaged."""
+    """Read a suite. Raises ValueError if it is gone or damaged."""
     path = manifest_path(durable, sha256)
     try:
         data = regular_file.read(path)
@@ -141,25 +140,26 @@ def read(durable: Path, sha256: str) -> Suite:
 
 
 def examples(durable: Path, suite: Suite) -> list[Example]:
-    """The examples of a suite. Raises ValueError for a table that is gone or damaged."""
+    """Read the examples of a suite. Raises ValueError for a table that is gone or damaged."""
     path = table_path(durable, suite)
     try:
         data = regular_file.read(path)
     except FileNotFoundError:
         raise ValueError(f"{path}: the examples of suite {suite.name} are gone; {REMEDY}") from None
-    if (actual := digest.of_bytes(data)) != suite.table:
+    actual = digest.of_bytes(data)
+    if actual != suite.table:
         raise ValueError(f"{path}: found BLAKE3 {actual}, expected {suite.table}; {REMEDY}")
     rows = pq.read_table(io.BytesIO(data)).to_pylist()
     return [Example(r["task"], r["text"], r["source"], r["language"], tuple(r["answers"]), r["right"]) for r in rows]
 
 
 def named(durable: Path, name: str) -> NamedSuite | None:
-    """Which suite a recipe's name means; None before it was made. Raises OSError and UndecodableRecord."""
+    """The suite that a recipe's name refers to; None before it is made. Raises OSError and UndecodableRecord."""
     return codec.read_if_there(name_path(durable, name), NamedSuite, NAMED)
 
 
 def point(durable: Path, name: str, suite: Suite) -> None:
-    """Let a recipe's name mean this suite."""
+    """Let a recipe's name refer to this suite."""
     codec.replace(name_path(durable, name), NamedSuite(suite.sha256, suite.recipe), NAMED)
 
 

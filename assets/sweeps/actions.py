@@ -1,7 +1,8 @@
-"""The actions that are due in a sweep. They follow from its state again and again, until the log says they are done.
+"""The actions that are due in a sweep. The state implies an action until the log says that it is done.
 
-Each may be repeated, since the controller may die after it acted and before it logged that: submit-or-adopt, commit and
-leave, cancel. `until` is the step at which a trial pauses with a verified commit, or its full length, where it ends.
+Every action is repeatable (submit or adopt, commit and leave, cancel), because the controller may die between an action
+and its log entry. `until` is the step at which a trial pauses with a verified commit, or its full length, where it
+ends.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from slipway.assets.sweeps.state import SweepState, Trial
 
 @dataclass(frozen=True)
 class Start:
-    """Submit the trial's job, or adopt it; log Started. A retry has the same trial and another attempt."""
+    """Submit the trial's job, or adopt it; log Started. A retry has the same trial number and a new attempt."""
 
     trial: int
     attempt: int
@@ -22,7 +23,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Continue:
-    """Let a trial that paused at `step` go on from its newest commit (a retry may have one further on) to `until`; log
+    """Resume a trial that paused at `step`, from its newest commit (a retry may have a later one), to `until`; log
     Started."""
 
     trial: int
@@ -33,10 +34,10 @@ class Continue:
 
 @dataclass(frozen=True)
 class StartBranch:
-    """Start a child of population-based training from the parent's commit of `step`, with its own parameters: its
-    weights are byte-equal to the parent's there; log Started.
+    """Start a child of population-based training from the parent's commit at `step`, with its own parameters; log
+    Started. Its initial weights are byte-equal to the parent's.
 
-    The parent paused at `step`, so that commit is verified. It must be kept until this child has a commit of its own.
+    The parent paused at `step`, so the commit is verified. It must be kept until the child has a commit of its own.
     """
 
     trial: int
@@ -49,16 +50,16 @@ class StartBranch:
 
 @dataclass(frozen=True)
 class Pause:
-    """A person paused the sweep: let the running trial commit where it is and leave; log Paused with that step.
+    """A person paused the sweep: let the running trial commit at its present step and leave; log Paused with it.
 
-    A trial that reaches its `until` first is paused or has ended there, as always."""
+    A trial that reaches its `until` first pauses or ends there as usual."""
 
     trial: int
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Cancel the trial's job, or find that there is none; log Ended as stopped, with the reason."""
+    """Cancel the trial's job, if there is one; log Ended as stopped, with the reason."""
 
     trial: int
     reason: str
@@ -68,12 +69,13 @@ TrialAction = Start | Continue | StartBranch | Pause | Stop
 
 
 def next_actions(sweep: SweepState) -> list[TrialAction]:
-    """The actions that are due now, by the number of the trial; the same until the log says that they are done.
+    """The actions that are due now, sorted by trial; the same actions until the log says that they are done.
 
-    Nothing is due for a running trial that goes on to its `until`: the controller watches it, and logs Reported, then
-    Paused at `until` (Ended at full length), or Ended as failed.
+    A running trial on its way to `until` needs no action: the controller watches it, and logs Reported, then Paused at
+    `until` (Ended at full length), or Ended as failed.
     """
-    return [action for trial in sweep.not_ended if (action := _of(trial, sweep))]
+    actions = [_of(trial, sweep) for trial in sweep.not_ended]
+    return [action for action in actions if action]
 
 
 def _of(trial: Trial, sweep: SweepState) -> TrialAction | None:

@@ -1,4 +1,4 @@
-"""The assets of a sweep: one asset that searches, and one external asset whose partitions are the trials."""
+"""The assets of a sweep: one that runs the search, and an external asset with a partition for each trial."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
         group_name=keys.lane(recipe.name),
         kinds={"torch"},
         owners=[recipe.owner],
-        description="One trial of the sweep: its parameters, its steps, and its validation loss.",
+        description="One trial of the sweep, with its parameters, steps and validation loss. The sweep reports it.",
     )
 
     @dg.asset(
@@ -50,14 +50,14 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
         op_tags=pods.tags("sweep"),
         owners=[recipe.owner],
         description=(
-            f"{recipe.description}. Each trial is a job; when this run is lost, the next run adopts the jobs. "
-            "When the sweep is complete, a training with its best parameters starts at full length."
+            f"{recipe.description}. Materialise it to start or continue the sweep. Each trial is a job; if this run is "
+            "lost, the next run adopts the jobs. After the sweep, a training with the best parameters starts."
         ),
     )
     def sweep(
         context: dg.AssetExecutionContext, tiers: Tiers, compute: Compute, tracking: Tracking
     ) -> dg.MaterializeResult[None]:
-        """Raises Failure for a sweep that did not complete, ValueError for trials that the fleet can never hold."""
+        """Raises Failure if the sweep does not complete, and ValueError if the fleet is too small for its trials."""
         control = compute.control(tiers)
         subject, store = begun_sweep(recipe, training, tiers, control.fleet, tracking)
         context.instance.add_run_tags(context.run.run_id, {keys.SWEEP_TAG: store.sweep})
@@ -76,7 +76,7 @@ def sweep_assets(recipe: SweepRecipe, training: ModelRecipe) -> list[dg.AssetsDe
 
 
 def current_subject(recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tracking: Tracking) -> SearchSubject:
-    """What the recipe searches now. Raises ValueError without a snapshot, and as `with_initial_weights` does."""
+    """The current subject of the recipe. Raises ValueError without a snapshot, and as `with_initial_weights` does."""
     snapshot = training_data.current(training, tiers.durable_path)
     if snapshot is None:
         raise ValueError(f"sweep {recipe.name}: {training_data.missing_snapshots(training, tiers.durable_path)}")
@@ -88,9 +88,9 @@ def current_subject(recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, tr
 def begun_sweep(
     recipe: SweepRecipe, training: ModelRecipe, tiers: Tiers, fleet: Fleet, tracking: Tracking
 ) -> tuple[SearchSubject, SweepStore]:
-    """What the recipe searches now, and its sweep, which begins if it has not begun yet.
+    """The current subject of the recipe, and its sweep, which is opened if necessary.
 
-    Raises ValueError as `current_subject` does, and for trials that the fleet can never hold.
+    Raises ValueError as `current_subject` does, and if the fleet is too small for the trials.
     """
     subject = current_subject(recipe, training, tiers, tracking)
     Slots(fleet, recipe.trial_of(training).placement).check()
@@ -98,12 +98,12 @@ def begun_sweep(
 
 
 def find_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:
-    """The store of the subject's sweep, whether or not the sweep is open."""
+    """The store of the subject's sweep, even if the sweep is not open."""
     return SweepStore(tiers.durable_path / "sweeps" / sweep_id(subject.recipe.name, subject.specification()))
 
 
 def open_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:
-    """The store of the subject's sweep, which is opened if it is not open yet; it has the recipe's budget then."""
+    """Open the subject's sweep if necessary, with the recipe's budget; returns its store."""
     store = find_sweep(subject, tiers)
     store.create(subject.specification())
     store.open(subject.opened(store.sweep), subject.budget())
@@ -111,10 +111,12 @@ def open_sweep(subject: SearchSubject, tiers: Tiers) -> SweepStore:
 
 
 class _Display:
-    """Shows each ended trial in the UI, and the sweep's progress in the log of the run."""
+    """Reports each ended trial in the UI, and the sweep's progress in the run's log."""
 
     def __init__(self, context: dg.AssetExecutionContext, recipe: SweepRecipe, store: SweepStore) -> None:
-        self._context, self._recipe, self._store = context, recipe, store
+        self._context = context
+        self._recipe = recipe
+        self._store = store
         self._observed: dict[int, Trial] = {}
         self._pictures = SweepPictures(context, store, keys.key(recipe.name, "sweep"))
 
@@ -123,19 +125,23 @@ class _Display:
             if self._observed.get(trial.number) is trial:
                 continue
             self._observed[trial.number] = trial
-            known = f", parameters {dict(trial.parameters)}" if trial.state == "pending" else ""
+            known = ""
+            if trial.state == "pending":
+                known = f", parameters {dict(trial.parameters)}"
             self._context.log.info(f"trial {trial.number}: {trial.state}, step {trial.last_step}{known}")
             if trial.ended and (trial.state != "failed" or trial in sweep.failed_for_good):
                 self._show(trial)
         self._pictures.update(sweep)
 
     def _show(self, trial: Trial) -> None:
-        key, partition = keys.key(self._recipe.name, "trial"), trial_id(self._store, trial.number)
+        key = keys.key(self._recipe.name, "trial")
+        partition = trial_id(self._store, trial.number)
         if materialised(self._context.instance, key, partition):
             return
         keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
         folder = trials_of(self._store).store(partition).folder
-        curve, cost = ledger.loss_curve(read_sample(folder).steps), cost_if_any(folder)
+        curve = ledger.loss_curve(read_sample(folder).steps)
+        cost = cost_if_any(folder)
         metadata: dict[str, Any] = {
             "state": trial.state,
             "steps": trial.last_step,

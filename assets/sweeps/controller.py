@@ -1,8 +1,8 @@
-"""The controller of a sweep: carries out what the pure core decides, and logs what it observes.
+"""The controller of a sweep: carries out the decisions of the pure core, and logs its observations.
 
 It may die between any two lines of the log. Its successor reads the log, takes the same decisions, and finds the
-trials' jobs by their names (`slipway.assets.sweeps.trials`). A poll asks for the nodes once, and reads the running
-trials that have left a trace since the last one; those that wait have their turns.
+trials' jobs by their names (`slipway.assets.sweeps.trials`). A poll lists the nodes once and reads the running trials
+that have written something since the last poll. Waiting trials take turns.
 """
 
 import contextlib
@@ -29,33 +29,36 @@ from slipway.trainer.base import lock
 
 LOG = logging.getLogger(__name__)
 WARM_SECONDS = 5.0
-"""A trial that has come to a rung keeps its slot so long at least, as the decision on it may let it go on."""
+"""The shortest time for which a trial keeps its slot at a rung, because the next decision may let it continue."""
 NEAR_SECONDS = 0.05
-"""Between two polls where trials are processes of this machine: a short trial takes seconds altogether."""
+"""Seconds between two polls if trials are local processes, because a short trial takes only seconds."""
 WARM_POLLS = 3
-"""The same in polls: the controller sees the report in one, and decides in the next."""
+"""The same time in polls: the controller sees the report in one poll and decides in the next."""
 
 
 class Controller:
-    """Runs one sweep. Exactly one of several controllers works and the others wait, because a log has one writer."""
+    """Runs one sweep. Of several controllers exactly one works and the others wait, because a log has one writer."""
 
     def __init__(
         self, store: SweepStore, subject: SearchSubject, control: TrainingControl, poll_seconds: float
     ) -> None:
-        self.store, self.control = store, control
+        self.store = store
+        self.control = control
         self.poll_seconds = poll_seconds if control.fleet.scheduled else min(poll_seconds, NEAR_SECONDS)
         self._placement = subject.recipe.trial_of(subject.training).placement
         self._trials = SweepTrials(store, subject, max(WARM_SECONDS, WARM_POLLS * self.poll_seconds))
-        self._sampler, self._traces, self._turns = TrialSampler(), TrainingTraces(), Turns()
+        self._sampler = TrialSampler()
+        self._traces = TrainingTraces()
+        self._turns = Turns()
         self._reported: set[str] = set()
         self._occupied_nodes: dict[int, tuple[str, ...]] = {}
-        """By trial, the nodes that it has although the log does not say so: it was claimed and its job is not submitted
-        yet, or it has paused and has not left."""
+        """Nodes that a trial occupies without a log entry, by trial: it is claimed but its job is not submitted, or it
+        has paused but not left."""
 
     def run(self, on_change: Callable[[SweepState], None]) -> SweepState:
-        """Run until the sweep is closed and no trial is left to stop; `on_change` is called with each new state.
+        """Run until the sweep is closed and all trials have stopped; `on_change` is called with each new state.
 
-        While another process runs it, this one says which, and waits for it or for the sweep's end.
+        While another process runs the sweep, this one logs that process and waits for it or for the sweep's end.
         """
         with contextlib.ExitStack() as stack:
             stack.callback(self.control.launcher.rest)
@@ -80,28 +83,30 @@ class Controller:
                 on_change(sweep)
             if logged is None:
                 unknown = [trial for trial in sweep.not_ended if not trial.nodes]
-                self._occupied_nodes = {
-                    trial.number: nodes for trial in unknown if (nodes := self._nodes_of(trial.number))
-                }
+                occupied = {trial.number: self._nodes_of(trial.number) for trial in unknown}
+                self._occupied_nodes = {number: nodes for number, nodes in occupied.items() if nodes}
             logged = sweep
-            if decided := decide(sweep, self._sampler):
+            decided = decide(sweep, self._sampler)
+            if decided:
                 self.store.append(*decided)
-            elif is_over(sweep):
+                continue
+            if is_over(sweep):
                 keep_the_best(sweep, self._trials, self.control.paths)
                 return sweep
-            elif new_events := self.poll(sweep):
+            new_events = self.poll(sweep)
+            if new_events:
                 self.store.append(*new_events)
             else:
                 time.sleep(self.poll_seconds)
 
     def poll(self, sweep: SweepState) -> list[events.Event]:
-        """Take the step that is due for each trial; what was seen of them, to be logged."""
+        """Take the due step for each trial; returns the observations for the log."""
         try:
             control = caching.of_now(self.control, is_recurring=True)
             slots = Slots(control.fleet, self._placement)
             self._say(slots.too_many(sweep.budget.parallel))
         except Unavailable as error:
-            self._say(f"{error}; it is asked again")
+            self._say(f"{error}; the next poll tries again")
             return []
         due = {action.trial: action for action in next_actions(sweep)}
         taken = {trial.number: trial.nodes for trial in sweep.running if trial.nodes} | self._occupied_nodes
@@ -122,8 +127,10 @@ class Controller:
         sweep: SweepState,
         control: TrainingControl,
     ) -> Iterable[events.Event]:
-        """The step that is due for one trial. Raises Unavailable, OSError, and ValueError where it can never train."""
-        steps, folder, action = sweep.plan.steps, self._trials.store(trial.number).folder, due.get(trial.number)
+        """Take the due step for one trial. Raises Unavailable, OSError, and ValueError if it can never train."""
+        steps = sweep.plan.steps
+        folder = self._trials.store(trial.number).folder
+        action = due.get(trial.number)
 
         def free_nodes() -> tuple[str, ...]:
             return slots.free(nodes for number, nodes in taken.items() if number != trial.number)
@@ -135,8 +142,10 @@ class Controller:
                 why = sweep.pause.why if sweep.pause else ""
                 return self._trials.interrupt(trial, f"the sweep is paused: {why}", steps, control)
             case None if trial.paused:
-                if self._turns.is_due(trial.number) and (ended := self._trials.ended_by_hand(trial)):
-                    return [ended]
+                if self._turns.is_due(trial.number):
+                    ended = self._trials.ended_by_hand(trial)
+                    if ended:
+                        return [ended]
                 if trial.number in self._occupied_nodes and self._trials.leave(trial, control):
                     self._occupied_nodes.pop(trial.number)
                 return []
@@ -144,19 +153,20 @@ class Controller:
                 if not self._traces.is_new(folder):
                     return []
                 return self._trials.watch(trial, steps, free_nodes(), control)
-        if not (free := free_nodes()):
+        free = free_nodes()
+        if not free:
             return []
         started = self._trials.start(action, free, control)
         taken[trial.number] = self._occupied_nodes[trial.number] = self._nodes_of(trial.number)
         return started
 
     def _nodes_of(self, number: int) -> tuple[str, ...]:
-        """The nodes that a trial has now, whether or not the log has its job."""
+        """The nodes that a trial occupies now, even if the log does not have its job."""
         facts = self._trials.store(number).read()
         return facts.nodes if facts.running else ()
 
     def _note_slot(self, event: events.Event, taken: dict[int, tuple[str, ...]]) -> None:
-        """Keep in mind which slots are free, for the trials that come after in this poll and for the next one."""
+        """Track the free slots for the next trials of this poll and for the next poll."""
         match event:
             case events.Paused(trial=number):
                 self._occupied_nodes[number] = taken.get(number, ())
@@ -168,23 +178,23 @@ class Controller:
                 taken.pop(number, None)
 
     def _alone(self, trial: int, step: Callable[[], Iterable[events.Event]]) -> list[events.Event]:
-        """What a step for one trial saw; what is wrong with it keeps no other trial waiting."""
+        """The observations of a step for one trial. Its errors do not delay other trials."""
         try:
             return list(step())
-        except (Unavailable, OSError) as error:  # the same is tried again later
+        except (Unavailable, OSError) as error:  # the next poll tries again
             self._traces.forget(self._trials.store(trial).folder)
-            self._say(f"trial {trial}: {error}; it is tried again")
+            self._say(f"trial {trial}: {error}; the next poll tries again")
         except ValueError as error:  # such as values that the recipe does not accept any more
             return [events.Ended(trial=trial, outcome="failed", reason=str(error))]
         return []
 
     def _say(self, what: str) -> None:
-        """Say something in the log of the run, once; nothing is said of nothing."""
+        """Log a message once; an empty message is ignored."""
         if what and what not in self._reported:
             self._reported.add(what)
             LOG.warning(what)
 
 
 def is_over(sweep: SweepState) -> bool:
-    """Whether nothing is left to do: the sweep is closed, and each of its trials has ended."""
+    """Whether the sweep is closed and all of its trials have ended."""
     return sweep.closed is not None and not sweep.not_ended

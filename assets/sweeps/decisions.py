@@ -1,8 +1,8 @@
 """The decisions of a sweep: pure functions of its state.
 
-Decisions are events, logged before the controller acts on them; actions follow from the state again and again until
-the log says that they are done. So the controller may die between any two lines of the log: its successor takes the
-same decisions, and repeats only actions that may be repeated.
+Decisions are events that are logged before the controller acts on them. The state implies the actions until the log
+says that they are done. So the controller may die between any two lines of the log: its successor takes the same
+decisions, and repeats only actions that are repeatable.
 """
 
 import dataclasses
@@ -15,14 +15,14 @@ from slipway.assets.sweeps.state import SweepState
 from slipway.trainer.base.quantities import counted
 
 EXHAUSTED = "the space"
-"""What sets the trials of a sweep to those that it has, once its space has no more."""
+"""The author of the budget that ends a sweep at its present trials, because its space has no more."""
 
 
 def decide(sweep: SweepState, sampler: TrialSampler) -> list[Event]:
-    """All decisions that are due, in the order in which to log them; empty when nothing can be decided yet.
+    """All due decisions, in the order in which to log them; empty if nothing can be decided yet.
 
-    Each decision assumes that those before it are logged, so a crash while they are written changes none of them.
-    `sampler` remembers what it has read of the sweep; it has no influence on what is decided.
+    Each decision assumes that the ones before it are logged, so a crash while they are written changes none of them.
+    `sampler` only caches what it has read of the sweep, without influence on the decisions.
     """
     decided: list[Event] = []
     scheduler = scheduler_of(sweep.plan)
@@ -44,8 +44,7 @@ def closing(sweep: SweepState, outcome: SweepOutcome, reason: str = "") -> Close
 
 
 def _next_decision(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampler) -> Event | None:
-    """The first decision that is due: a verdict, else one about failures, else what a free slot is for, else the
-    end."""
+    """The first due decision: a verdict, or one about failures, or the use of a free slot, or the end."""
     if sweep.closed:
         return None
     return (
@@ -58,7 +57,8 @@ def _next_decision(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialS
 
 
 def _too_many_failures(sweep: SweepState) -> Closed | None:
-    failed, most = sweep.failed_for_good, sweep.budget.failed_trials
+    failed = sweep.failed_for_good
+    most = sweep.budget.failed_trials
     if len(failed) <= most:
         return None
     ended = failed[-1].ended
@@ -67,7 +67,7 @@ def _too_many_failures(sweep: SweepState) -> Closed | None:
 
 
 def _at_the_goal(sweep: SweepState) -> Closed | None:
-    """The trials that are under way are stopped, so the best trial is the one that reached the goal."""
+    """All unfinished trials are stopped, so the best trial is the one that reached the goal."""
     if not sweep.goal_reached:
         return None
     reached = [trial for trial in sweep.trials.values() if sweep.lowest in trial.reports.values()]
@@ -76,10 +76,10 @@ def _at_the_goal(sweep: SweepState) -> Closed | None:
 
 
 def _for_a_slot(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampler) -> Event | None:
-    """What a free slot is for: a failed trial, one that a person interrupted, one that goes on, a new one.
+    """The use of a free slot: a failed trial, a trial that a person interrupted, one that continues, or a new one.
 
-    New ones come first where they are drawn whatever the others found: to wait for the others teaches nothing then, and
-    who goes on is chosen among more.
+    If the sampler does not learn from the other trials, new trials come first: waiting for the others would teach it
+    nothing, and the choice of trials that continue is then made among more.
     """
     if len(sweep.running) >= sweep.budget.parallel:
         return None
@@ -106,25 +106,25 @@ def _new_trial(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampl
 
 def _exhausted(sweep: SweepState) -> str:
     if sweep.plan.sampler == "grid":
-        return f"the grid has no more than {counted(sweep.drawn, 'trial')}"
+        return f"the grid has only {counted(sweep.drawn, 'trial')}"
     constraints = "; ".join(sweep.plan.constraints)
     return f"after {counted(sweep.drawn, 'trial')} hardly any draw fits the constraints: {constraints}"
 
 
 def _let_go(sweep: SweepState) -> Decided | None:
-    """Once nothing runs, whoever waits and does not go on has waited in vain."""
+    """Stop the waiting trials once nothing runs any more, because none of them can continue."""
     if sweep.running:
         return None
     waiting = [trial for trial in sweep.paused if trial.is_waiting]
-    return Decided(trial=waiting[0].number, step=waiting[0].until, verdict="stop") if waiting else None
+    if not waiting:
+        return None
+    return Decided(trial=waiting[0].number, step=waiting[0].until, verdict="stop")
 
 
 def _end(sweep: SweepState) -> Closed | None:
     if sweep.drawn < sweep.budget.trials or sweep.open_trials or sweep.retryable:
         return None
     reason = sweep.budget.why if sweep.budget.by == EXHAUSTED else ""
-    return (
-        closing(sweep, "complete", reason)
-        if sweep.best
-        else closing(sweep, "failed", "no trial ended with a finite value")
-    )
+    if sweep.best:
+        return closing(sweep, "complete", reason)
+    return closing(sweep, "failed", "no trial ended with a finite value")

@@ -1,8 +1,8 @@
-"""A search space as Optuna has it: a distribution for each parameter, and values there and back.
+"""A search space in Optuna's form: a distribution for each parameter, and the coding of values in both directions.
 
-A choice is its place in the list, since Optuna knows choices that are numbers and texts only, and 1 and true are one
-for it; of an interval with steps, so is each value, in whose order Optuna's models see it. With loguniform, a value
-with steps is how many steps it is from 0, whose logarithm Optuna draws uniformly.
+A choice is coded as its index in the list, because Optuna's choices are only numbers and texts, and 1 equals true for
+it. The values of an interval with steps are coded as indices too, so that Optuna's models see their order. With
+loguniform, a value with steps is coded as its number of steps from 0, whose logarithm Optuna draws uniformly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Listed:
-    """The values of a domain that are coded as whole numbers, in order."""
+    """The values of a domain that is coded as whole numbers, in order."""
 
     values: Sequence[Any]
     first: int
-    """The code of the first of them."""
+    """The code of the first value."""
 
     def coded(self, value: Any) -> int | None:
         same = (index for index, known in enumerate(self.values) if _same(known, value))
@@ -34,19 +34,20 @@ class _Listed:
 
 
 class Coding:
-    """The distributions of a space, and its parameters as Optuna has them."""
+    """The distributions of a space, and the coding of its parameters for Optuna."""
 
     def __init__(self, space: SearchSpace) -> None:
         self.space = space
         self.distributions = {name: _distribution(space.domains[name]) for name in space.order}
-        self._lists = {name: listed for name in space.order if (listed := _listed(space.domains[name])) is not None}
+        lists = {name: _listed(space.domains[name]) for name in space.order}
+        self._lists = {name: listed for name, listed in lists.items() if listed is not None}
 
     def drawn(self, study: "optuna.Study") -> dict[str, Any]:
-        """The parameters of the study's next trial, which is under way from then on."""
+        """The parameters of the study's next trial, which the study then counts as running."""
         return self.drawn_by(study.ask())
 
     def drawn_by(self, trial: "optuna.Trial") -> dict[str, Any]:
-        """The parameters of a trial, those that exist, each after those that its condition names."""
+        """The existing parameters of a trial, each after those that its condition names."""
         parameters: dict[str, Any] = {}
         for name in self.space.order:
             if self.space.exists(name, parameters):
@@ -55,7 +56,7 @@ class Coding:
         return parameters
 
     def coded(self, parameters: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Parameters as Optuna has them; None for some that are outside the space, as a recipe's own values may be."""
+        """The coded parameters; None if one is outside the space, which can happen for a recipe's own values."""
         coded: dict[str, Any] = {}
         for name, value in parameters.items():
             if name in self._lists:
@@ -77,8 +78,10 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _listed(domain: Domain) -> _Listed | None:
-    """The values of a domain that are coded as whole numbers, or None."""
-    values = domain.listed() if domain.choice is not None or domain.step is not None else None
+    """The values of a domain that is coded as whole numbers; None for other domains."""
+    values = None
+    if domain.choice is not None or domain.step is not None:
+        values = domain.listed()
     if values is None:
         return None
     return _Listed(values, round(values[0] / domain.step) if domain.kind == "loguniform" and domain.step else 0)
@@ -87,7 +90,8 @@ def _listed(domain: Domain) -> _Listed | None:
 def _distribution(domain: Domain) -> "BaseDistribution":
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-    if (listed := _listed(domain)) is not None:
+    listed = _listed(domain)
+    if listed is not None:
         last = listed.first + len(listed.values) - 1
         if domain.kind == "choice":
             return CategoricalDistribution(range(last + 1))

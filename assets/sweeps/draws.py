@@ -1,4 +1,4 @@
-"""Random draws of a sweep that Optuna has no part in: a function of the seed and of counters alone."""
+"""Random draws of a sweep without Optuna. They depend only on the seed and on counters."""
 
 import hashlib
 import random
@@ -10,19 +10,19 @@ from slipway.recipes.domain import Domain
 from slipway.recipes.search_space import SearchSpace, draw_one, nearest
 
 TRIES = 100
-"""So many changed copies that do not fit the constraints, and the copy is not changed."""
+"""The number of attempts to change a copy within the constraints, after which it stays unchanged."""
 FEW = 10
-"""A whole number of an interval with at most so many values moves by one, else by a factor."""
+"""A whole number in an interval with at most this many values changes by one, otherwise by a factor."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """How the parameters of a copy differ from those of its parent."""
+    """The way in which a copy's parameters differ from its parent's."""
 
     factors: tuple[float, float]
-    """Below 1 and above 1: one of them multiplies a number."""
+    """One factor below 1 and one above 1, of which one multiplies a number."""
     resample: float
-    """The probability with which a parameter is drawn anew instead."""
+    """The probability that a parameter is drawn anew instead."""
 
 
 def seed_of(*parts: object) -> int:
@@ -31,18 +31,18 @@ def seed_of(*parts: object) -> int:
 
 
 def generator(*parts: object) -> random.Random:
-    """A generator that depends on these parts alone."""
+    """A random generator seeded with these parts."""
     return random.Random(seed_of(*parts))
 
 
 def mutated(
     space: SearchSpace, parameters: Mapping[str, Any], mutation: Mutation, random: random.Random
 ) -> dict[str, Any]:
-    """The parameters of a copy: each perturbed on its own scale, or drawn anew; those that begin to exist are drawn.
+    """The parameters of a copy: each is perturbed on its own scale or drawn anew; parameters new to it are drawn.
 
-    A number of `loguniform` is multiplied by a factor, one of `uniform` moves by the factor's share of the interval,
-    and one of a list or with steps goes to a neighbour at the least. After `TRIES` copies that do not fit the
-    constraints, the copy is as its parent.
+    A `loguniform` number is multiplied by a factor, a `uniform` number moves by the factor's share of the interval, and
+    a value from a list or with steps moves at least to a neighbour. If `TRIES` copies do not fit the constraints, the
+    copy keeps its parent's parameters.
     """
     for _ in range(TRIES):
         changed: dict[str, Any] = {}
@@ -74,12 +74,14 @@ def _mutated(domain: Domain, value: Any, mutation: Mutation, random: random.Rand
 
 
 def _neighbour(domain: Domain, listed: Sequence[Any], value: Any, factor: float) -> Any:
-    """Another value of a list: the next one; with loguniform, the one nearest to the value times the factor."""
-    if value not in listed:  # of the recipe as it is written
+    """Another value of a list: the next one, or with loguniform the one nearest to the value times the factor."""
+    if value not in listed:  # a value of the recipe as it is written
         return value
     index = listed.index(value) + (1 if factor > 1 else -1)
     following = listed[min(max(index, 0), len(listed) - 1)]
     if domain.kind != "loguniform":
         return following
     further = nearest(listed, value * factor)
-    return max(further, following) if factor > 1 else min(further, following)
+    if factor > 1:
+        return max(further, following)
+    return min(further, following)

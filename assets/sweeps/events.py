@@ -1,11 +1,11 @@
-"""The events of a sweep: its log is a journal of them, one on each line, and the only record of the sweep.
+"""The events of a sweep. Its log is a journal with one event on each line, and the only record of the sweep.
 
 Decisions of the controller (opened, budgeted, asked, decided, resumed, retried, sweep_paused, sweep_resumed, closed)
-are logged before it acts on them; observations (started, reported, paused, ended) are logged after they have happened.
+are logged before it acts on them; observations (started, reported, paused, ended) are logged afterwards.
 
 A trial's life:
     asked -> started -> reported ... -> paused at `until` -> resumed to the next rung -> started -> ... -> ended
-A trial that is stopped may be paused or running then; one that failed is retried and started again.
+A trial may be stopped while it is paused or running; a failed trial is retried and started again.
 """
 
 import math
@@ -24,20 +24,20 @@ Verdict = Literal["go on", "stop"]
 Outcome = Literal["completed", "stopped", "failed"]
 SweepOutcome = Literal["complete", "failed", "stopped"]
 RECIPE = "recipe"
-"""Who gave a budget that follows from the recipe."""
+"""The author of a budget from the recipe."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """The field of all events. Events with equal other fields are equal, whenever they were logged."""
+    """The base of all events. The time does not count for equality."""
 
     at: float = field(default=0.0, compare=False)
-    """When the event was logged, in seconds since the epoch; the store sets it. No decision depends on it."""
+    """The time of logging, in seconds since the epoch; the store sets it. No decision depends on it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened(Event):
-    """The first event: what the sweep is, which never changes. How much it may spend is its budget."""
+    """The first event: the sweep's identity, which never changes. Its budget is separate."""
 
     format: str = FORMAT
     sweep: str
@@ -45,60 +45,61 @@ class Opened(Event):
     recipe: str
     """The hash of the sweep's specification."""
     space: Mapping[str, Mapping[str, Any]]
-    """By dotted parameter its domain: one of loguniform, uniform, randint, choice; with `step`, with `when`."""
+    """The domain of each dotted parameter: one of loguniform, uniform, randint, choice; optionally `step` and
+    `when`."""
     constraints: tuple[str, ...] = ()
-    """What must hold between parameters, such as "batch.micro <= batch.sequences": `slipway.recipes.constraints`."""
+    """Constraints between parameters, such as "batch.micro <= batch.sequences" (`slipway.recipes.constraints`)."""
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    """The values of the training's fields that constraints name and that no trial draws."""
+    """The training's values of fields that constraints name but no trial draws."""
     written: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of trial 0: the recipe as it is written."""
     sampler: str
     seed: int
     steps: int
-    """Steps of a complete trial."""
+    """The steps of a complete trial."""
     scheduler: Mapping[str, Any]
-    """The section `scheduler` of the recipe: its `kind`, and what that has (rungs ...)."""
+    """The section `scheduler` of the recipe: its `kind`, and that kind's fields, such as rungs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budgeted(Event):
-    """What the sweep may spend from now on; the newest holds. One that asks for more reopens a sweep that had ended."""
+    """The sweep's budget; the newest event counts. A larger budget reopens a sweep that has ended."""
 
     trials: int
-    """How many trials the sampler draws. A retried trial counts once, and a child of population-based training not at
-    all: it takes the place of the member that it replaces."""
+    """The number of trials that the sampler draws. A retried trial counts once. A child of population-based training
+    does not count, because it replaces a member."""
     parallel: int
-    """The most trials that hold a slot at a time."""
+    """The most trials that hold a slot at the same time."""
     retries: int
-    """How many times one trial is started again after a failure."""
+    """The most restarts of one trial after failures."""
     failed_trials: int
-    """How many trials may fail for good; one more fails the sweep. A lineage counts once."""
+    """The most trials that may fail for good; one more makes the sweep fail. A lineage counts once."""
     goal: float | None = None
-    """The sweep is complete once a trial has reported this value or a lower one; None for no goal."""
+    """The sweep is complete once a trial reports this value or a lower one; None for no goal."""
     by: str = RECIPE
     """`RECIPE`, or the person who changed it."""
     why: str = ""
     request: int = 0
-    """The number of the person's request that this answers, 0 for none."""
+    """The number of the request that this event answers; 0 for none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked(Event):
-    """A new trial has its parameters. Trials are numbered from 0 in the order of asking."""
+    """A new trial with its parameters. Trials are numbered from 0 in the order of these events."""
 
     trial: int
     parameters: Mapping[str, Any]
     until: int
-    """The step at which it pauses with a verified commit, or the full length, where it ends."""
+    """The step at which the trial pauses with a verified commit, or its full length, where it ends."""
     parent: int | None = None
-    """The trial whose commit of `step` it continues, as a child in population-based training; None for a new start."""
+    """The trial whose commit at `step` a child of population-based training continues; None for a new start."""
     step: int = 0
-    """Where it begins: 0, or the step of the parent's commit. A child's steps are numbered on from there."""
+    """The first step: 0, or the step of the parent's commit, from which a child's steps continue."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Event):
-    """The trial's job was submitted or adopted: the first one, or that of a trial that goes on or is retried."""
+    """The trial's job was submitted or adopted, at its first start, after a pause or for a retry."""
 
     trial: int
     job: str
@@ -107,7 +108,7 @@ class Started(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Reported(Event):
-    """The validation value of the trial at a step. Lower is better; None for a value that is not finite."""
+    """The trial's validation value at a step. Lower is better; None for a value that is not finite."""
 
     trial: int
     step: int
@@ -116,7 +117,7 @@ class Reported(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Decided(Event):
-    """Whether the trial goes on past `step`. A trial that waits at a rung and can no more be promoted is stopped so."""
+    """Whether the trial continues past `step`. It also stops a waiting trial that cannot be promoted any more."""
 
     trial: int
     step: int
@@ -125,9 +126,9 @@ class Decided(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Paused(Event):
-    """The trial has left its slot, and its commit of `step` is there and verified. It has reported its value there.
+    """The trial has left its slot, with a reported value and a verified commit at `step`.
 
-    `step` is `until`, or an earlier one when a person paused the sweep.
+    `step` is `until`, or an earlier step if a person paused the sweep.
     """
 
     trial: int
@@ -136,7 +137,7 @@ class Paused(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Resumed(Event):
-    """A paused trial goes on from its commit to `until`."""
+    """A paused trial continues from its commit to `until`."""
 
     trial: int
     until: int
@@ -144,7 +145,7 @@ class Resumed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Ended(Event):
-    """The trial has ended. `value` is the final value of a completed trial, None when it is not finite."""
+    """The trial has ended. `value` is the final value of a completed trial, None if it is not finite."""
 
     trial: int
     outcome: Outcome
@@ -154,7 +155,7 @@ class Ended(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Retried(Event):
-    """A failed trial starts again under its own number; all counts are of trials, not of attempts."""
+    """A failed trial starts again under the same number. All counts are of trials, not of attempts."""
 
     trial: int
     attempt: int
@@ -163,7 +164,7 @@ class Retried(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPaused(Event):
-    """A person paused the sweep: its trials commit and leave, none starts or goes on, nothing new is asked."""
+    """A person paused the sweep: its trials commit and leave, and no trial starts, continues or is drawn."""
 
     by: str
     why: str = ""
@@ -172,7 +173,7 @@ class SweepPaused(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepResumed(Event):
-    """A person lets the sweep go on: each trial that was interrupted goes on to where it was going."""
+    """A person resumed the sweep: each interrupted trial continues to its `until`."""
 
     by: str
     why: str = ""
@@ -181,9 +182,9 @@ class SweepResumed(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Closed(Event):
-    """No further decision is made. Trials that have not ended are stopped; after this event only their ends are logged.
+    """The sweep takes no further decision. Unfinished trials are stopped, and only their ends are logged after this.
 
-    A sweep that is complete or failed is open again after a budget that asks for more; a stopped one stays so.
+    A larger budget reopens a sweep that is complete or failed; a stopped sweep stays stopped.
     """
 
     outcome: SweepOutcome
@@ -199,7 +200,7 @@ _EVENTS = (
 
 
 def _name(kind: type[Event]) -> str:
-    """`SweepPaused` is `sweep_paused` in the log."""
+    """The name of an event in the log: `SweepPaused` is `sweep_paused`."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
@@ -208,23 +209,23 @@ _NAMES: dict[type[Event], str] = {kind: name for name, kind in _KINDS.items()}
 
 
 def finite_or_none(value: float) -> float | None:
-    """`value`, or None for NaN and infinities, which JSON does not have and no decision tells apart."""
+    """`value`, or None for NaN and infinities, which JSON lacks and which are the same to every decision."""
     return value if math.isfinite(value) else None
 
 
 def record(event: Event) -> dict[str, Any]:
-    """The JSON value of an event, which is one line of the log."""
+    """The JSON value of an event, for one line of the log."""
     return {"event": _NAMES[type(event)], **codec.plain(event)}
 
 
 def parse(record: Mapping[str, Any]) -> Event:
-    """The event of one line. Raises ValueError for a log of another version."""
+    """Parse one line of the log. Raises ValueError for a log of another version."""
     kind = _KINDS.get(record["event"])
     if kind is None or record.get("format", FORMAT) != FORMAT:
         version = record.get("format", record["event"])
         raise ValueError(
-            f"sweep log: found {version!r}, expected an event of {FORMAT}: {', '.join(_KINDS)}. A sweep that another "
-            "version began is finished by that version, or begun again"
+            f"sweep log: found {version!r}, expected an event of {FORMAT}: {', '.join(_KINDS)}. Finish the sweep with "
+            "the version that started it, or start it again"
         )
     fields = {name: value for name, value in record.items() if name != "event"}
     try:
@@ -239,12 +240,12 @@ def parse(record: Mapping[str, Any]) -> Event:
 
 
 def rungs_of(plan: Opened) -> tuple[int, ...]:
-    """The rungs of a plan, ascending; its scheduler has them in a list, whose last is the full length, or `every`."""
+    """The rungs of a plan, ascending, from the scheduler's list (which ends with the full length) or its `every`."""
     if "every" in plan.scheduler:
         return tuple(range(plan.scheduler["every"], plan.steps, plan.scheduler["every"]))
     return tuple(plan.scheduler.get("rungs", ())[:-1])
 
 
 def rung_reached(rungs: Sequence[int], step: int) -> int | None:
-    """The highest rung at or below `step`, None below the first."""
+    """The highest rung at or below `step`; None below the first."""
     return max((rung for rung in rungs if rung <= step), default=None)

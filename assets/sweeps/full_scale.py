@@ -1,7 +1,7 @@
-"""Full scale: the training that a completed sweep leads to, from the choice of its parameters.
+"""Full scale: the training that follows a completed sweep, with the chosen parameters.
 
-Population-based training finds a schedule of parameters. One training replays it: it begins with the first parameters,
-and each change holds after the same share of its steps (`slipway.trainer.record.changes`).
+Population-based training finds a schedule of parameters. The training replays it: it starts with the first parameters,
+and applies each change after the same share of its steps (`slipway.trainer.record.changes`).
 """
 
 import itertools
@@ -19,20 +19,20 @@ from slipway.trainer.config import changing
 
 @dataclass(frozen=True)
 class FullScaleTraining:
-    """A training with what a sweep found."""
+    """A training with the parameters that a sweep found."""
 
     recipe: ModelRecipe
     origin: Mapping[str, Any]
-    """Where its parameters come from."""
+    """The origin of its parameters."""
     why: str
     cause: str = ""
-    """What tells it from a training with the same parameters from its first step to its last."""
+    """Distinguishes it from a training with the same, constant parameters."""
     changes: tuple[tuple[int, Mapping[str, Any]], ...] = field(default=())
-    """The step after which each change holds, and the new values."""
+    """The step after which each change applies, and the new values."""
 
 
 def led_to(subject: SearchSubject, sweep: SweepState) -> FullScaleTraining | None:
-    """The training that a sweep leads to; None for one that is not complete. Raises RefusedValue."""
+    """The training that follows a sweep; None if the sweep is not complete. Raises RefusedValue."""
     chosen = choose(sweep)
     if chosen is None:
         return None
@@ -49,12 +49,14 @@ def led_to(subject: SearchSubject, sweep: SweepState) -> FullScaleTraining | Non
 
 
 def _changes(chosen: FullScaleChoice, subject: SearchSubject) -> tuple[tuple[int, Mapping[str, Any]], ...]:
-    """The changes of a schedule in the training at full scale, without what stays as it is. Raises RefusedValue."""
-    training, names = subject.training, subject.recipe.space
+    """The changes of a schedule in the training at full scale, without unchanged values. Raises RefusedValue."""
+    training = subject.training
+    names = subject.recipe.space
     stretches = [(share, _sections(with_parameters(training, dict(values)))) for share, values in chosen.schedule]
     changes = []
     for (_, before), (share, after) in itertools.pairwise(stretches):
-        if new := changed_fields(names, before, after):
+        new = changed_fields(names, before, after)
+        if new:
             changes.append((round(share * training.run.steps), new))
     return tuple(changes)
 

@@ -1,7 +1,7 @@
-"""The full-scale choice at the end of a sweep: which parameters the training at full scale gets. Pure.
+"""The full-scale choice at the end of a sweep: the parameters of the training at full scale. Pure functions.
 
-The best trial's, if it beats trial 0 by more than both values' noise: trial 0 is the recipe as a person wrote it, and
-the lowest of many noisy values is low by luck too. Else the recipe stays as it is written.
+They are the best trial's if it beats trial 0, the recipe as it is written, by more than the noise of both values,
+because the lowest of many noisy values is partly luck. Otherwise the recipe stays as it is written.
 """
 
 from collections.abc import Mapping
@@ -18,25 +18,27 @@ WRITTEN = 0
 
 @dataclass(frozen=True)
 class FullScaleChoice:
-    """What trains at full scale, and why."""
+    """The parameters for full scale, and the reason."""
 
     trial: int
     parameters: Mapping[str, Any]
-    """What is set otherwise than the training's recipe has it; empty for the recipe as it is written."""
+    """The values that differ from the training's recipe; empty for the recipe as it is written."""
     why: str
     schedule: tuple[tuple[float, Mapping[str, Any]], ...] = field(default=())
-    """Of population-based training: the parameters since each point of the training, as a share of all its steps."""
+    """For population-based training: the parameters from each point of the training on, as a share of its steps."""
 
 
 def choose(sweep: SweepState) -> FullScaleChoice | None:
-    """What a sweep that is complete leads to; None for one that is not, and for one without a best trial."""
-    best, plain = sweep.best, sweep.trials.get(WRITTEN)
+    """The choice of a completed sweep; None for other sweeps, and without a best trial."""
+    best = sweep.best
+    plain = sweep.trials.get(WRITTEN)
     if sweep.closed is None or sweep.closed.outcome != "complete" or best is None:
         return None
     finding = f"trial {best.number} is the best"
     if plain is None or best.number == WRITTEN:
         return FullScaleChoice(best.number, {}, f"{finding}, which is the recipe as it is written")
-    of_best, its = lineage.reports(sweep, best), lineage.reports(sweep, plain)
+    of_best = lineage.reports(sweep, best)
+    its = lineage.reports(sweep, plain)
     common = [step for step in of_best if of_best[step] is not None and its.get(step) is not None]
     if not common:
         why = f"{finding}, and the recipe as it is written has no value at a step where both have one"
@@ -44,7 +46,9 @@ def choose(sweep: SweepState) -> FullScaleChoice | None:
     step = max(common)
     gain = float(its[step] or 0.0) - float(of_best[step] or 0.0)
     margin = band(of_best, its, step, sweep.plan.scheduler.get("noise"))
-    known = "is not known, as there are too few reports" if margin is None else f"is {margin:.4g}"
+    known = "is not known, as there are too few reports"
+    if margin is not None:
+        known = f"is {margin:.4g}"
     comparison = f"after step {step} it is {gain:.4g} below the recipe as it is written, and the noise {known}"
     if gain > (margin or 0.0):
         return FullScaleChoice(best.number, dict(best.parameters), f"{finding}: {comparison}", _schedule(sweep, best))

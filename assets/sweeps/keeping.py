@@ -1,7 +1,7 @@
-"""Keeping: what becomes of the trials' checkpoints once a sweep is over.
+"""Retention of the trials' checkpoints after a sweep.
 
-Those of the best trials stay, and are on the backup too, whatever step a trial came to: a trial that was stopped at a
-rung, or by a goal, has saved there for its own use only. All others are let go.
+The newest checkpoints of the best trials are kept and copied to the backup, at whatever step the trial stopped, because
+trials save to the durable tier only. All other checkpoints are released for retention to remove.
 """
 
 import contextlib
@@ -18,13 +18,13 @@ from slipway.trainer.record import files
 
 LOG = logging.getLogger(__name__)
 MAX_KEPT = 2
-"""The checkpoints of so many trials are kept: of the best one, and of the one behind it."""
+"""The number of trials whose checkpoints are kept: the best one and the next one."""
 
 
 def keep_the_best(sweep: SweepState, trials: SweepTrials, paths: Paths) -> None:
-    """Copy the newest checkpoint of the best trials to the backup, and have retention remove those of all others.
+    """Copy the newest checkpoint of the best trials to the backup, and let retention remove the others.
 
-    What cannot be done is said, and the next run of the sweep does it.
+    Failures are logged, and the next run of the sweep tries again.
     """
     best_trials = {*ranked(sweep)[:MAX_KEPT], *([sweep.best.number] if sweep.best else [])}
     for number in sweep.trials:
@@ -34,12 +34,13 @@ def keep_the_best(sweep: SweepState, trials: SweepTrials, paths: Paths) -> None:
         if number in best_trials:
             _copy_newest(store, paths)
         else:
-            with contextlib.suppress(OSError):  # they take room, and harm nothing
+            with contextlib.suppress(OSError):  # leftover checkpoints only take space
                 store.let_checkpoints_go(BY, f"trial {number} is not among the best {MAX_KEPT} of {sweep.plan.sweep}")
 
 
 def ranked(sweep: SweepState) -> list[int]:
-    """The trials with a value, the best first: by the steps that they came to, as values of others do not compare."""
+    """The trials with a value, the best first: more steps before lower values, which are comparable only at one
+    step."""
     merits = [
         (-sweep.reached(trial), trial.value, trial.number) for trial in sweep.trials.values() if trial.value is not None
     ]
@@ -47,12 +48,13 @@ def ranked(sweep: SweepState) -> list[int]:
 
 
 def _copy_newest(store: TrainingStore, paths: Paths) -> None:
-    """Have the newest checkpoint of a trial on the backup, where there is one."""
+    """Copy the newest checkpoint of a trial to the backup, if there is one."""
     try:
         commit = max(store.read().commits_on(DURABLE), key=lambda candidate: candidate.step, default=None)
         if commit is None or not paths.backup or commit in store.read().commits_on(BACKUP):
             return
-        source, backup = paths.durable / commit.folder, copying.tier_at(paths.backup)
+        source = paths.durable / commit.folder
+        backup = copying.tier_at(paths.backup)
         replicas.record(store.folder, commit, BACKUP, copying.replicate(source, backup, commit.folder, commit.manifest))
     except (TierUnavailable, DamagedCheckpoint, OSError) as error:
         LOG.warning(f"trial {store.id}: its checkpoint is not on the backup: {error}")

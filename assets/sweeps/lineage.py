@@ -1,6 +1,6 @@
-"""The lineage of a trial: whose commits it continued, and so which parameters its weights were trained with, and when.
+"""The lineage of a trial: the commits that it continued, and so the schedule of parameters of its weights.
 
-The winner of population-based training is not reproduced by its last parameters: its result is this schedule.
+The last parameters of the winner of population-based training do not reproduce it: its result is this schedule.
 """
 
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ class ScheduledParameters:
     """The parameters of one stretch of a training, from a step on."""
 
     first_step: int
-    """The first stretch begins at 0, each further one at the step of the commit that it continued."""
+    """The first stretch begins at 0, each later one at the step of the commit that it continued."""
     trial: int
     """The trial that trained this stretch."""
     parameters: Parameters
 
 
 def reports(sweep: SweepState, trial: Trial) -> dict[int, float | None]:
-    """The values of a trial by step, with those of the trials that it continues before them."""
+    """The values of a trial by step, after those of the trials that it continues."""
     before: Mapping[int, float | None] = {}
     if trial.parent is not None:
         inherited = reports(sweep, sweep.trials[trial.parent])
@@ -30,9 +30,9 @@ def reports(sweep: SweepState, trial: Trial) -> dict[int, float | None]:
 
 
 def schedule(sweep: SweepState, trial: Trial) -> tuple[ScheduledParameters, ...]:
-    """The parameters that led to a trial's weights, by the steps at which they began to hold.
+    """The parameters that led to a trial's weights, each with its first step.
 
-    One training that begins with the first and changes to each next one at its step does the same steps.
+    A single training that follows this schedule takes the same steps.
     """
     stretches = [ScheduledParameters(trial.first_step, trial.number, trial.parameters)]
     while trial.parent is not None:

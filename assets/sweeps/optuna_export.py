@@ -1,7 +1,7 @@
-"""A sweep as an Optuna study in a file, for optuna-dashboard and `optuna.load_study`.
+"""Exports a sweep to a file as an Optuna study, for optuna-dashboard and `optuna.load_study`.
 
-The study is a copy for looking at: nothing reads it back. It is written by Optuna's own interface, so that the version
-of Optuna that is installed decides the format.
+The study is a copy for inspection, and Slipway never reads it. Optuna's own interface writes it, so the installed
+version of Optuna decides the format.
 """
 
 import datetime
@@ -30,8 +30,8 @@ def export(sweep: SweepState, log: Sequence[Event], path: Path) -> None:
     """Write the sweep's trials to `path`, a journal or an SQLite database by its ending, in one step.
 
     Completed trials are complete, stopped ones pruned, failed ones failed; running, paused and pending ones are running
-    or waiting. What each reported is its intermediate values. Raises ValueError for another ending and for a file that
-    is there already, and OSError.
+    or waiting. Their reports are the intermediate values. Raises ValueError for another ending and for an existing
+    file, and OSError.
     """
     if path.suffix not in JOURNALS + DATABASES:
         raise ValueError(
@@ -39,7 +39,7 @@ def export(sweep: SweepState, log: Sequence[Event], path: Path) -> None:
             f"{', '.join(DATABASES)} for an SQLite database"
         )
     if path.exists():
-        raise ValueError(f"{path}: it is there already; expected the name of a new file")
+        raise ValueError(f"{path} exists already, expected the name of a new file")
     with tempfile.TemporaryDirectory(dir=path.resolve().parent, prefix=f".{path.name}.") as folder:
         temporary = Path(folder) / path.name
         with quiet_optuna():
@@ -104,7 +104,7 @@ def _frozen(trial: Trial, domains: dict[str, Any], times: tuple[float, float]) -
 
 
 def _distribution(domain: Domain) -> "optuna.distributions.BaseDistribution":
-    """The domain for a person to look at: values as the recipe has them, where Optuna's files can hold them."""
+    """The domain in a readable form: the recipe's own values, if Optuna's files can store them."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if domain.kind == "choice":
@@ -114,18 +114,20 @@ def _distribution(domain: Domain) -> "optuna.distributions.BaseDistribution":
         step = int(domain.step or 1)
         return IntDistribution(low, low + (high - low) // step * step, step=step)
     listed = domain.listed()
-    if domain.kind == "loguniform":  # Optuna has no steps there
+    if domain.kind == "loguniform":  # Optuna does not support steps here
         return FloatDistribution(low, high, log=True)
     return FloatDistribution(low, listed[-1] if listed else high, step=domain.step)
 
 
 def _readable(value: Any) -> Any:
-    """A value as Optuna's files can hold it: a section or a list is its JSON text."""
-    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
+    """A value that Optuna's files can store: a section or a list becomes JSON text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return json.dumps(value)
 
 
 def _inside(domain: "optuna.distributions.BaseDistribution", value: Any) -> bool:
-    """Whether Optuna takes this value for the parameter: the recipe as it is written may lie outside the space."""
+    """Whether Optuna accepts this value for the parameter; the recipe's own value may be outside the space."""
     try:
         return bool(domain._contains(domain.to_internal_repr(value)))
     except (TypeError, ValueError):
@@ -133,7 +135,7 @@ def _inside(domain: "optuna.distributions.BaseDistribution", value: Any) -> bool
 
 
 def _times(log: Sequence[Event]) -> dict[int, tuple[float, float]]:
-    """When each trial was asked and when its last attempt ended, in seconds since the epoch."""
+    """The times when each trial was drawn and when its last attempt ended, in seconds since the epoch."""
     times: dict[int, tuple[float, float]] = {}
     for event in log:
         match event:

@@ -1,7 +1,7 @@
-"""Whether low rungs rank trials as high ones do: if they do not, halving stopped trials that it should not have.
+"""Agreement of rungs: if low rungs rank trials differently from high ones, halving has stopped the wrong trials.
 
-Only trials that went on have values at both rungs, and they are the best of the lower one. That hides the agreement
-(restriction of range), so a low correlation is a warning and no proof.
+Only trials that continued have values at both rungs, and they are the best of the lower rung. This hides the agreement
+(restriction of range), so a low correlation is a warning, not a proof.
 """
 
 import itertools
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from slipway.assets.sweeps.state import SweepState
 
 ENOUGH = 6
-"""The fewest trials at both rungs of which a correlation says anything."""
+"""The fewest trials at both rungs for a meaningful correlation."""
 LOW = 0.3
-"""Below this correlation the report warns."""
+"""The correlation below which the report warns."""
 
 
 @dataclass(frozen=True)
 class RungAgreement:
-    """How alike two rungs rank the trials that came to both."""
+    """The agreement of two rungs about the trials that reached both."""
 
     lower: int
     higher: int
@@ -30,14 +30,11 @@ class RungAgreement:
 
 
 def agreement(sweep: SweepState) -> tuple[RungAgreement, ...]:
-    """For each rung and the next one, over the trials that have values at both; without pairs of too few trials."""
+    """The agreement of each rung with the next one, without pairs of rungs that too few trials have reached."""
     agreements = []
     for lower, higher in itertools.pairwise((*sweep.rungs, sweep.plan.steps)):
-        pairs = [
-            (low, high)
-            for trial in sweep.trials.values()
-            if (low := trial.reports.get(lower)) is not None and (high := trial.reports.get(higher)) is not None
-        ]
+        values = [(trial.reports.get(lower), trial.reports.get(higher)) for trial in sweep.trials.values()]
+        pairs = [(low, high) for low, high in values if low is not None and high is not None]
         if len(pairs) >= ENOUGH:
             correlation = spearman([low for low, _ in pairs], [high for _, high in pairs])
             agreements.append(RungAgreement(lower, higher, correlation, len(pairs)))
@@ -45,7 +42,7 @@ def agreement(sweep: SweepState) -> tuple[RungAgreement, ...]:
 
 
 def warning(sweep: SweepState) -> str | None:
-    """What the report says when a rung ranks trials unlike the next one; None when all agree, or too few tell."""
+    """The report's warning about a rung that disagrees with the next one; None if all agree or trials are too few."""
     unlike = [rung for rung in agreement(sweep) if rung.correlation < LOW]
     if not unlike:
         return None
@@ -58,7 +55,7 @@ def warning(sweep: SweepState) -> str | None:
 
 
 def spearman(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's rank correlation of paired values; 0 when all of one side are equal."""
+    """Spearman's rank correlation of paired values; 0 if all values of one side are equal."""
     ranks = _ranks(one), _ranks(other)
     if any(len(set(one_side)) == 1 for one_side in ranks):
         return 0.0
@@ -66,7 +63,7 @@ def spearman(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value from 1, equal ones with the mean of theirs."""
+    """The rank of each value, from 1; equal values share their mean rank."""
     ordered = sorted(values)
     first = {value: rank for rank, value in reversed(list(enumerate(ordered, start=1)))}
     last = {value: rank for rank, value in enumerate(ordered, start=1)}

@@ -1,11 +1,11 @@
-"""The parameters of the next trial of a sweep, by Optuna's samplers.
+"""Draws the parameters of the next trial of a sweep with Optuna's samplers.
 
-Optuna is used as a library of pure functions: the study is a projection of the sweep's log, in memory, which a process
-that comes later builds again. Each draw has a sampler of its own, seeded by the sweep's seed and the trial's number, so
-that what is drawn depends on the log alone, and not on which process draws it. Optuna is imported at its first use,
-because the import takes half a second.
+Optuna serves as a library of pure functions: the study is a projection of the sweep's log in memory, which a later
+process rebuilds. Each draw has a sampler of its own, seeded by the sweep's seed and the trial's number, so a draw
+depends only on the log, and not on the process. Optuna is imported at its first use, because the import takes half a
+second.
 
-    random, quasi-random, grid   of the number alone          tpe, gp, cma-es   of the trials so far, too
+    random, quasi-random, grid   depend on the number         tpe, gp, cma-es   also on the trials so far
 """
 
 import contextlib
@@ -23,25 +23,27 @@ if TYPE_CHECKING:
     import optuna
 
 TRIES = 50
-"""So many draws of a sampler that do not fit the constraints, and the parameters are drawn at random instead."""
+"""The number of draws from the sampler that may miss the constraints, before parameters are drawn at random."""
 LAST_TRIES = 100_000
-"""So many more at random, and the sweep has no further trial; the check of a recipe tries a tenth of these."""
+"""The number of random draws after that, before the sweep has no further trial. The check of a recipe tries a tenth of
+these."""
 MODELS = ("tpe", "gp", "cma-es")
 """The samplers that learn from the trials so far."""
 STRIDE = 4096
-"""So many points further along the quasi-random sequence lies the next attempt, where a point does not fit."""
+"""The distance along the quasi-random sequence to the next attempt, if a point does not fit."""
 
 
 class TrialSampler:
-    """Draws parameters, and remembers what it has read of one sweep: what is drawn is a function of the sweep alone."""
+    """Draws parameters and caches what it has read of one sweep; a draw depends only on the sweep."""
 
     def __init__(self) -> None:
         self._plan: Opened | None = None
         self._grid: list[dict[str, Any]] | None = None
 
     def parameters(self, sweep: SweepState) -> dict[str, Any] | None:
-        """The parameters of the next trial; None when there is no further one: a grid is at its end, or no draw fits
-        the constraints. Trial 0 is the recipe as it is written.
+        """The parameters of the next trial; None if a grid is exhausted, or no draw fits the constraints.
+
+        Trial 0 is the recipe as it is written.
         """
         self._read(sweep.plan)
         if sweep.drawn == 0:
@@ -65,11 +67,13 @@ class TrialSampler:
             self._grid = None
 
     def _of_the_grid(self, sweep: SweepState) -> dict[str, Any] | None:
-        """The combinations in an order that the seed decides, without that of trial 0."""
+        """The next combination of the grid, in an order that the seed decides, without that of trial 0."""
         if self._grid is None:
             self._grid = [point for point in self._space.grid() if point != sweep.plan.written]
             generator(sweep.plan.seed, "grid").shuffle(self._grid)
-        return self._grid[sweep.drawn - 1] if sweep.drawn <= len(self._grid) else None
+        if sweep.drawn <= len(self._grid):
+            return self._grid[sweep.drawn - 1]
+        return None
 
     def _drawn(self, sweep: SweepState, attempt: int) -> dict[str, Any]:
         import optuna
@@ -86,14 +90,14 @@ class TrialSampler:
 
 
 def _at_point(point: int, seed: int, coding: Coding) -> "optuna.samplers.BaseSampler":
-    """The sampler of one point of the Sobol sequence that the seed scrambles.
+    """The sampler for one point of the Sobol sequence, which the seed scrambles.
 
-    A point has a coordinate for every parameter, whether or not it exists there.
+    A point has a coordinate for every parameter, even if the parameter does not exist there.
     """
     import optuna
 
     class AtPoint(optuna.samplers.QMCSampler):  # type: ignore[misc]
-        """Optuna counts points and learns the space from the trials before; ours has neither."""
+        """Optuna's sampler counts points and learns the space from earlier trials; this one gets both."""
 
         def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
             return coding.distributions
@@ -106,7 +110,7 @@ def _at_point(point: int, seed: int, coding: Coding) -> "optuna.samplers.BaseSam
 
 @contextlib.contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """A context in which Optuna neither logs the studies that it makes nor warns of what we use knowingly."""
+    """A context in which Optuna does not log its studies and does not warn about experimental features."""
     import warnings
 
     import optuna

@@ -1,6 +1,6 @@
-"""The subject of a sweep: what is searched, on which data, and the training recipe of each trial.
+"""The subject of a sweep: the search, its data, and the training recipe of each trial.
 
-The plan and the budget follow from its recipe, and so does which sweep it is.
+The sweep's plan, budget and identity follow from its recipe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from slipway.resources.trainings.records import RunPolicy, Specification
 from slipway.trainer.base import atomic, digest
 
 PASSED_OVER = {"description", "owner", "placement", *BUDGET}
-"""What does not decide which sweep a recipe is: words, where trials run, and what the sweep may spend."""
+"""The fields of a recipe that do not decide the sweep's identity: texts, placement and budget."""
 
 
 @dataclass(frozen=True)
@@ -30,19 +30,19 @@ class SearchSubject:
     tokenizer: str
 
     def trial(self, parameters: Mapping[str, Any]) -> ModelRecipe:
-        """The recipe of the trial with these parameters: a trial is a training. Raises RefusedValue."""
+        """The training recipe of the trial with these parameters. Raises RefusedValue."""
         return with_parameters(self.recipe.trial_of(self.training), dict(parameters))
 
     def trial_specification(self, recipe: ModelRecipe) -> Specification:
-        """What a trial of this recipe computes."""
+        """The specification of a trial of this recipe."""
         return Specification(recipe.name, recipe.numbers(), self.snapshot, self.tokenizer)
 
     def trial_terms(self, recipe: ModelRecipe, sweep: str, trial: int, parameters: Mapping[str, Any]) -> RunPolicy:
-        """Where a trial of this recipe may run, and where its parameters come from."""
+        """The run policy of a trial of this recipe, with the origin of its parameters."""
         return run_policy(recipe, {"sweep": sweep, "trial": trial, **parameters}, owner=self.recipe.owner)
 
     def specification(self) -> dict[str, object]:
-        """Everything that decides what the sweep is, as JSON; its hash is in the sweep's id."""
+        """Everything that decides the sweep's identity, as JSON; its hash is in the sweep's id."""
         return {
             "sweep": sweep_identity(self.recipe),
             "numbers": self.training.numbers(),
@@ -51,22 +51,22 @@ class SearchSubject:
         }
 
     def opened(self, sweep: str) -> events.Opened:
-        """The first event of its log: what the sweep is."""
+        """The first event of the sweep's log, with its identity."""
         known = digest.sha256(atomic.canonical_json(self.specification()))
         return opened_event(self.recipe, self.training, sweep, known)
 
     def budget(self) -> events.Budgeted:
-        """What the recipe lets it spend."""
+        """The sweep's budget in the recipe."""
         return sweep_budget(self.recipe)
 
 
 def sweep_identity(recipe: SweepRecipe) -> dict[str, Any]:
-    """What of the recipe decides which sweep it is, as JSON."""
+    """The part of the recipe that decides the sweep's identity, as JSON."""
     return recipe.model_dump(mode="json", exclude=PASSED_OVER, exclude_unset=True)
 
 
 def opened_event(recipe: SweepRecipe, training: ModelRecipe, sweep: str, hash: str) -> Opened:
-    """The first event of the sweep's log. Raises RefusedValue when the training refuses the trials' parameters."""
+    """The first event of the sweep's log. Raises RefusedValue if the training refuses the trials' parameters."""
     trial = recipe.trial_of(training)
     space = {name: domain.plain() for name, domain in recipe.space.items()}
     return Opened(
@@ -84,7 +84,7 @@ def opened_event(recipe: SweepRecipe, training: ModelRecipe, sweep: str, hash: s
 
 
 def sweep_budget(recipe: SweepRecipe) -> Budgeted:
-    """What the recipe lets the sweep spend."""
+    """The sweep's budget in its recipe."""
     return Budgeted(
         trials=recipe.trials,
         parallel=recipe.parallel,
@@ -95,7 +95,7 @@ def sweep_budget(recipe: SweepRecipe) -> Budgeted:
 
 
 def fixed_values(recipe: SweepRecipe, trial: ModelRecipe) -> dict[str, Any]:
-    """The values of the fields that constraints and conditions name and that no trial draws."""
+    """The values of fields that constraints and conditions name but no trial draws."""
     searched = SearchSpace.of({name: domain.plain() for name, domain in recipe.space.items()}, recipe.constraints)
     named = {name for constraint in searched.constraints for name in constraint.names}
     named |= {name for domain in recipe.space.values() for name in domain.when}
@@ -104,8 +104,9 @@ def fixed_values(recipe: SweepRecipe, trial: ModelRecipe) -> dict[str, Any]:
 
 
 def written_parameters(recipe: SweepRecipe, trial: ModelRecipe) -> Mapping[str, Any]:
-    """The parameters of trial 0: what the recipe has in the fields that are searched, as far as they exist there."""
-    space, values = SearchSpace(recipe.space, fixed=fixed_values(recipe, trial)), dict[str, Any]()
+    """The parameters of trial 0: the recipe's values of the searched fields that exist there."""
+    space = SearchSpace(recipe.space, fixed=fixed_values(recipe, trial))
+    values = dict[str, Any]()
     for name in space.order:
         if space.exists(name, values):
             values[name] = _as_chosen(value_at(trial, name), recipe.space[name].choice or ())
@@ -113,8 +114,8 @@ def written_parameters(recipe: SweepRecipe, trial: ModelRecipe) -> Mapping[str, 
 
 
 def _as_chosen(value: Any, choices: Sequence[Any]) -> Any:
-    """A section that a recipe has as the space writes it: the choice that it agrees with, else its fields that choices
-    name. Any other value as it is."""
+    """A recipe's section in the form of the space: the matching choice, or else its fields that the choices name. Any
+    other value is unchanged."""
     sections = [choice for choice in choices if isinstance(choice, dict)]
     if not isinstance(value, dict) or not sections:
         return value

@@ -1,4 +1,4 @@
-"""What the UI shows of a sweep: its pictures and tables, while it runs and at the end, and where its page lies."""
+"""A sweep in the UI: its pictures, tables and the path of its page, while it runs and at the end."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ from slipway.assets.sweeps.trials import trials_of
 from slipway.resources.pages.training import ROOT
 
 OBSERVATIONS = 8
-"""So many times is a sweep shown while it runs: the event log keeps each picture twice."""
+"""The most observations of a running sweep, because the event log stores each picture twice."""
 
 
 def metadata(report: SweepReport, store: SweepStore) -> dict[str, Any]:
-    """The report as metadata of the sweep's asset, about 200 KB at most, however many trials it has."""
+    """The report as metadata of the sweep's asset, at most about 200 KB for any number of trials."""
     drawn = pictures.pictures(report).items()
     best: dict[str, Any] = {}
     if report.best_trial is not None and report.best_value is not None:
@@ -44,7 +44,7 @@ def metadata(report: SweepReport, store: SweepStore) -> dict[str, Any]:
 
 
 def _money(report: SweepReport, store: SweepStore) -> dict[str, Any]:
-    """What the trials have cost, by the terms of one of them; nothing before the first, and without prices."""
+    """The cost of the trials, by the run policy of one of them; empty before the first trial and without prices."""
     for trial in trials_of(store).stores():
         policy = trial.run_policy()
         return spent.money(report.rank_hours, bool(policy.kubernetes.get("spot", False)), policy.owner)
@@ -52,15 +52,17 @@ def _money(report: SweepReport, store: SweepStore) -> dict[str, Any]:
 
 
 class SweepPictures:
-    """Keeps the page of a sweep while its run watches it, and shows the sweep in the UI now and then."""
+    """Keeps the page of a running sweep up to date, and occasionally reports the sweep to the UI."""
 
     def __init__(self, context: dg.AssetExecutionContext, store: SweepStore, key: dg.AssetKey) -> None:
-        self._context, self._store, self._key = context, store, key
+        self._context = context
+        self._store = store
+        self._key = key
         self._keeper = report_file.ReportKeeper(store)
         self._part = 0
 
     def update(self, sweep: SweepState) -> None:
-        """Bring the page up to date where that is due. A disk that refuses it does not stop the sweep."""
+        """Update the page if it is due. A failed write does not stop the sweep."""
         try:
             report = self._keeper.update(sweep)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Slots: how many trials the nodes hold at a time, and which nodes have room for one more.
+"""Slots: the number of trials that the nodes can run at the same time, and the nodes with room for another one.
 
-Where a scheduler places jobs, it has the queue, and every ready node is offered. On the embedded fleet a node has its
-share of this machine's cores, and holds as many trials as it has cores for their ranks, one at least.
+If a scheduler places jobs, it has the queue, and every ready node is available. On the embedded fleet a node has its
+share of this machine's cores, and runs as many trials as it has cores for their ranks, but at least one.
 """
 
 import os
@@ -15,12 +15,12 @@ from slipway.resources.fleet.protocol import Fleet, Node
 
 
 def of_node(placement: PlacementSection, nodes: int, cores: int) -> int:
-    """How many trials one of so many nodes holds that share so many cores."""
+    """The number of trials for each of `nodes` nodes that share `cores` cores."""
     return max(1, cores // max(1, nodes) // placement.ranks_per_node)
 
 
 def faults(fleet: Fleet, recipes: Recipes, cores: int | None = None) -> Iterator[tuple[str, str, RecipeFault]]:
-    """The sweeps that ask for more nodes or trials at a time than a fleet without a scheduler can ever hold.
+    """The faults of sweeps that need more nodes or parallel trials than a fleet without a scheduler can ever run.
 
     Raises Unavailable.
     """
@@ -31,7 +31,8 @@ def faults(fleet: Fleet, recipes: Recipes, cores: int | None = None) -> Iterator
         if training is None:
             continue
         slots = Slots(fleet, sweep.placement.of_trial(training.placement), cores)
-        if fault := slots.fault_of_one:
+        fault = slots.fault_of_one
+        if fault:
             yield "sweeps", name, fault
         elif slots.too_many(sweep.parallel):
             expected = f"at most {slots.most} here: {slots.holding}"
@@ -39,24 +40,27 @@ def faults(fleet: Fleet, recipes: Recipes, cores: int | None = None) -> Iterator
 
 
 class Slots:
-    """The slots of a fleet for trials that are placed alike. Raises Unavailable when the fleet cannot be read."""
+    """The slots of a fleet for trials with the same placement. Raises Unavailable if the fleet cannot be read."""
 
     def __init__(self, fleet: Fleet, placement: PlacementSection, cores: int | None = None) -> None:
-        """`cores` are those that the nodes of an embedded fleet share; by default, this process's."""
-        self._scheduled, self._needed = fleet.scheduled, placement.nodes.min
+        """`cores` is the number that the nodes of an embedded fleet share; by default, this process's cores."""
+        self._scheduled = fleet.scheduled
+        self._needed = placement.nodes.min
         self._nodes: list[Node] = fleet.nodes()
         shared = len(os.sched_getaffinity(0)) if cores is None else cores
         self._per_node = of_node(placement, len(self._nodes), shared)
 
     @property
     def most(self) -> int | None:
-        """How many trials the whole fleet holds at a time; None where a scheduler has a queue for the rest."""
+        """The number of parallel trials on the whole fleet; None if a scheduler queues the rest."""
         if self._scheduled:
             return None
-        return self._per_node * len(self._nodes) // self._needed if self._needed <= len(self._nodes) else 0
+        if self._needed <= len(self._nodes):
+            return self._per_node * len(self._nodes) // self._needed
+        return 0
 
     def free(self, taken: Iterable[Iterable[str]]) -> tuple[str, ...]:
-        """The nodes that have room for one more trial, given the nodes of the others; empty when they are too few."""
+        """The nodes with room for one more trial, given the nodes of the others; empty if they are too few."""
         ready = tuple(node.name for node in self._nodes if node.ready)
         if self._scheduled:
             return ready
@@ -65,25 +69,26 @@ class Slots:
         return free if len(free) >= self._needed else ()
 
     def too_many(self, parallel: int) -> str:
-        """What is said about more trials at a time than the fleet can ever hold; empty for no more."""
+        """A message about more parallel trials than the fleet can ever run; empty if it can."""
         if self.most is None or parallel <= self.most:
             return ""
         return f"parallel: found {parallel}, but {self.holding}; the others wait for a slot"
 
     @property
     def holding(self) -> str:
-        """How many trials the fleet holds, in words."""
+        """The number of trials that the fleet runs, in words."""
         return f"the fleet's {len(self._nodes)} nodes hold {self.most} trials at a time, {self._per_node} on a node"
 
     @property
     def fault_of_one(self) -> RecipeFault | None:
-        """Why the fleet can never hold one trial; None where it can."""
+        """The fault if the fleet can never run one trial; None if it can."""
         if self.most != 0:
             return None
         expected = f"at most {len(self._nodes)}, the nodes of the fleet"
         return RecipeFault(("placement", "nodes", "min"), str(self._needed), expected)
 
     def check(self) -> None:
-        """Raises ValueError where the fleet can never hold one trial."""
-        if fault := self.fault_of_one:
+        """Raises ValueError if the fleet can never run one trial."""
+        fault = self.fault_of_one
+        if fault:
             raise ValueError(str(fault))

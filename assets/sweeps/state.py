@@ -1,8 +1,8 @@
 """The state of a sweep, which follows from its events alone.
 
 States are immutable and equal for equal logs, so a process that reads the log before or after a crash sees the same
-sweep and takes the same decisions. `after` takes all new events at once: it copies what the sweep has of trials once,
-however many events there are, and changes the copy.
+sweep and takes the same decisions. `after` takes all new events together: it copies the trials once, for any number of
+events, and changes the copy.
 """
 
 import dataclasses
@@ -41,49 +41,49 @@ class SweepState:
 
     plan: Opened
     budget: Budgeted
-    """The newest."""
+    """The newest budget."""
     recipe_budget: Budgeted
-    """The newest that follows from the recipe."""
+    """The newest budget from the recipe."""
     trials: Mapping[int, Trial] = field(default_factory=dict)
     open_trials: Mapping[int, None] = field(default_factory=dict)
     """The numbers of the trials that have not ended."""
     failed_trials: Mapping[int, None] = field(default_factory=dict)
-    """The numbers of the trials whose last attempt failed, in that order."""
+    """The numbers of the trials whose last attempt failed, in the order of the failures."""
     over: tuple[int, ...] = ()
-    """The numbers of the trials that are over, in the order in which they came to it."""
+    """The numbers of the trials that are over, in the order of their ends."""
     arrivals: Mapping[int, tuple[RungArrival, ...]] = field(default_factory=dict)
-    """By rung, which trials reached it, in the order of the log."""
+    """The arrivals at each rung, in the order of the log."""
     unjudged: tuple[RungArrival, ...] = ()
-    """The arrivals without a verdict of trials that were on their way further, in the order of the log."""
+    """The arrivals without a verdict, of trials that do not pause there, in the order of the log."""
     verdicts: Mapping[tuple[int, int], Verdict] = field(default_factory=dict)
     """By trial and rung, in the order of the log."""
     drawn: int = 0
-    """How many trials count for the budget: all but the children of population-based training."""
+    """The number of trials that count for the budget: all except the children of population-based training."""
     lowest: float | None = None
     """The lowest value that any trial reported."""
     pause: SweepPaused | None = None
-    """Why nothing starts or goes on, while a person has paused the sweep."""
+    """The event with which a person paused the sweep, while it is paused."""
     closed: Closed | None = None
     answered: int = 0
-    """The number of the last request of a person that the log has."""
+    """The number of the last request in the log."""
 
     def after(self, *events: Event) -> "SweepState":
-        """The sweep after some more events. Raises ValueError for a second plan, or about a trial that is not there."""
+        """The sweep after some more events. Raises ValueError for a second plan, or an unknown trial."""
         return _Draft(self).after(events) if events else self
 
     @property
     def rungs(self) -> tuple[int, ...]:
-        """The steps below the full length at which trials are compared, ascending."""
+        """The rungs below the full length, ascending."""
         return rungs_of(self.plan)
 
     @property
     def not_ended(self) -> list[Trial]:
-        """The trials that are pending, running or paused, by number."""
+        """The pending, running and paused trials, by number."""
         return [self.trials[number] for number in sorted(self.open_trials)]
 
     @property
     def running(self) -> list[Trial]:
-        """The trials that hold a slot: neither ended nor paused, whether or not their job has started."""
+        """The trials that hold a slot: neither ended nor paused, even if their job has not started."""
         return [trial for trial in self.not_ended if not trial.paused]
 
     @property
@@ -93,12 +93,12 @@ class SweepState:
 
     @property
     def retryable(self) -> list[Trial]:
-        """The failed trials that have retries left."""
+        """The failed trials with retries left."""
         return [trial for trial in self._failed if trial.attempt < self.budget.retries]
 
     @property
     def failed_for_good(self) -> list[Trial]:
-        """The trials that failed and have no retries left."""
+        """The failed trials without retries left."""
         return [trial for trial in self._failed if trial.attempt >= self.budget.retries]
 
     @property
@@ -112,32 +112,35 @@ class SweepState:
 
     @property
     def planned(self) -> int:
-        """How many trials it has in all, as far as that is known: population-based training adds children."""
+        """The total number of trials as far as it is known; population-based training adds children."""
         return self.budget.trials + len(self.trials) - self.drawn
 
     @property
     def goal_reached(self) -> bool:
-        """Whether a trial has reported a value that is good enough."""
+        """Whether a trial has reported a value at the goal or below."""
         return self.budget.goal is not None and self.lowest is not None and self.lowest <= self.budget.goal
 
     def reached(self, trial: Trial) -> int:
-        """The step that a trial is known to have come to."""
-        return self.plan.steps if trial.state == "completed" else trial.last_step
+        """The last step that a trial is known to have reached."""
+        if trial.state == "completed":
+            return self.plan.steps
+        return trial.last_step
 
     def steps_trained(self, trial: Trial) -> int:
-        """Steps that a trial itself is known to have trained: a child begins at its parent's commit."""
+        """The steps that a trial itself is known to have trained; a child starts at its parent's commit."""
         return self.reached(trial) - trial.first_step
 
     @property
     def best(self) -> Trial | None:
-        """The trial with the lowest value among those that came furthest, whether or not it still runs; the earlier one
-        of equals.
+        """The trial with the lowest value among those with the most steps, running or not; the earlier one of equals.
 
-        The steps count first because values at different steps are not comparable. A closed sweep keeps the best trial
-        that it was closed with, whatever a trial reports that is still being stopped.
+        The steps count first, because values at different steps are not comparable. A closed sweep keeps the best trial
+        of its closing event, even if a trial that is being stopped reports a better value.
         """
         if self.closed:
-            return None if self.closed.best_trial is None else self.trials[self.closed.best_trial]
+            if self.closed.best_trial is None:
+                return None
+            return self.trials[self.closed.best_trial]
         candidates = [
             (-self.reached(trial), trial.value, trial.number)
             for trial in self.trials.values()
@@ -149,30 +152,37 @@ class SweepState:
     def compute_saved(self) -> float:
         """1 - steps trained / (trials x steps of a complete trial), over the finished trials; 0 without any.
 
-        The children of population-based training take the place of others: their steps count, and they do not.
+        The children of population-based training replace other trials: only their steps count.
         """
         finished = self.finished
         full_steps = sum(trial.parent is None for trial in finished) * self.plan.steps
-        return 1 - sum(map(self.steps_trained, finished)) / full_steps if full_steps else 0.0
+        if not full_steps:
+            return 0.0
+        return 1 - sum(map(self.steps_trained, finished)) / full_steps
 
     def observation(self, trial: Trial) -> TrialObservation:
         """The result of a trial that is over."""
         return TrialObservation(trial.parameters, trial.value, None if trial.state == "completed" else trial.last_step)
 
     def history(self) -> list[TrialObservation]:
-        """The trials that are over, by number, from which the sampler learns."""
+        """The results of the trials that are over, by number, from which the sampler learns."""
         return [self.observation(self.trials[number]) for number in sorted(self.over)]
 
 
 class _Draft:
-    """A sweep that is being changed: copies of the parts of a state, which no one else holds."""
+    """A mutable copy of a sweep's state, while events are applied."""
 
     def __init__(self, state: SweepState) -> None:
         self.state = state
-        self.trials, self.arrivals = dict(state.trials), dict(state.arrivals)
-        self.open_trials, self.failed_trials = dict(state.open_trials), dict(state.failed_trials)
-        self.over, self.unjudged = list(state.over), list(state.unjudged)
-        self.verdicts, self.lowest, self.drawn = dict(state.verdicts), state.lowest, state.drawn
+        self.trials = dict(state.trials)
+        self.arrivals = dict(state.arrivals)
+        self.open_trials = dict(state.open_trials)
+        self.failed_trials = dict(state.failed_trials)
+        self.over = list(state.over)
+        self.unjudged = list(state.unjudged)
+        self.verdicts = dict(state.verdicts)
+        self.lowest = state.lowest
+        self.drawn = state.drawn
         self.rungs = state.rungs
         self.changed: dict[str, Any] = {}
 
@@ -180,7 +190,7 @@ class _Draft:
         for event in events:
             try:
                 self._take(event)
-            except KeyError as error:  # a line that is damaged is left out by the reader of the log
+            except KeyError as error:  # the reader of the log leaves out damaged lines
                 raise ValueError(
                     f"sweep log: found the event {event!r}, expected what it follows before it (trial {error})"
                 ) from None
@@ -223,7 +233,7 @@ class _Draft:
             case Retried(trial=number, attempt=attempt):
                 self._change(number, attempt=attempt, job=None, nodes=(), ended=None)
                 self.failed_trials.pop(number)
-                if number in self.over:  # the budget of retries has grown since
+                if number in self.over:  # the budget of retries has grown
                     self.over.remove(number)
                 self.open_trials[number] = None
             case _:
@@ -239,7 +249,7 @@ class _Draft:
                 self.changed |= {"pause": None, "answered": max(request, self._now("answered"))}
             case Closed():
                 self.changed["closed"] = event
-            case Opened() if event == self.state.plan:  # two processes opened it at one moment
+            case Opened() if event == self.state.plan:  # two processes opened the sweep simultaneously
                 pass
             case Opened(sweep=sweep):
                 raise ValueError(f"sweep {sweep}: the sweep was opened with another plan before: {event!r}")
@@ -247,14 +257,15 @@ class _Draft:
                 raise AssertionError(f"a sweep has no event {event!r}")
 
     def _budget(self, new: Budgeted) -> None:
-        old, closed = self._now("budget"), self._now("closed")
+        old = self._now("budget")
+        closed = self._now("closed")
         more = (new.trials, new.failed_trials) != (old.trials, old.failed_trials) or new.goal != old.goal
-        if closed is not None and closed.outcome != "stopped" and more:  # if it asks for no more, it is closed again
+        if closed is not None and closed.outcome != "stopped" and more:  # an equal or smaller budget reopens nothing
             self.changed["closed"] = None
         self.changed |= {"budget": new, "answered": max(new.request, self._now("answered"))}
         if new.by == RECIPE:
             self.changed["recipe_budget"] = new
-        over = set(self.over)  # a failed trial is over while it has no retries left, which the budget decides
+        over = set(self.over)  # whether a failed trial is over depends on the budget of retries
         self.over += [trial for trial in self.failed_trials if trial not in over and not self._retryable(trial, new)]
         self.over = [
             number for number in self.over if number not in self.failed_trials or not self._retryable(number, new)
@@ -297,12 +308,13 @@ class _Draft:
 
 
 def fold(events: Sequence[Event]) -> SweepState:
-    """The state after the events of a log. Raises ValueError when it does not begin with Opened and Budgeted.
+    """The state after the events of a log. Raises ValueError if it does not begin with Opened and Budgeted.
 
-    Opened may be there twice: a process opened the sweep and died before the budget was logged.
+    Opened may occur twice, if a process opened the sweep and died before it logged the budget.
     """
     plan = events[0] if events else None
     begun = next((index for index, event in enumerate(events) if event != plan), 0)
-    if isinstance(plan, Opened) and begun and isinstance(budget := events[begun], Budgeted):
+    budget = events[begun] if begun else None
+    if isinstance(plan, Opened) and isinstance(budget, Budgeted):
         return SweepState(plan, budget, budget).after(*events[begun + 1 :])
     raise ValueError(f"sweep log: found {list(events[:2])!r} first, expected the events opened and budgeted")

@@ -1,7 +1,8 @@
-"""Steering: what a person asks of a sweep while it runs: to pause, to go on, to stop, and to spend more or less.
+"""Steering: a person's requests to a running sweep: pause, resume, stop, and change the budget.
 
-Each request is a record in the sweep's folder. The sweep's one writer logs it at its next poll; a sweep that has no
-run gets one from the sensor of sweep completions. What a sweep is (space, sampler, seed, scheduler, training) stays.
+Each request is a record in the sweep's folder. The sweep's only writer logs it at its next poll; if the sweep has no
+run, the sensor of sweep completions starts one. A sweep's identity (space, sampler, seed, scheduler, training) cannot
+change.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ FIELDS: Mapping[str, str] = {
     "limits.failed_trials": "failed_trials",
     "goal.at_most": "goal",
 }
-"""What a sweep may spend, as its recipe names it and as its log does."""
+"""The fields of the budget, by their names in the recipe, with their names in the log."""
 
 
 class _Amounts(BaseModel):
@@ -34,13 +35,13 @@ class _Amounts(BaseModel):
 
 
 def pause(store: SweepStore, by: str, why: str) -> None:
-    """Have the trials save and leave their nodes, until `resume`. Raises ValueError for one that is not under way."""
+    """Make the trials save and leave their nodes until `resume`. Raises ValueError if the sweep is not running."""
     _under_way(store)
     store.ask("pause", by, why)
 
 
 def resume(store: SweepStore, by: str, why: str) -> None:
-    """Let a paused sweep go on, each trial from its checkpoint. Raises ValueError for one that is not paused."""
+    """Resume a paused sweep, each trial from its checkpoint. Raises ValueError if the sweep is not paused."""
     sweep = _opened(store)
     if sweep.pause is None:
         raise ValueError(f"sweep {store.sweep}: found it {_standing(sweep)}, expected a paused one")
@@ -48,16 +49,16 @@ def resume(store: SweepStore, by: str, why: str) -> None:
 
 
 def stop(store: SweepStore, by: str, why: str) -> None:
-    """End a sweep for good, with what it has found so far. Raises ValueError for one that is not under way."""
+    """End a sweep for good, with its results so far. Raises ValueError if the sweep is not running."""
     _under_way(store)
     store.cancel(by, why)
 
 
 def spend(store: SweepStore, fields: Sequence[str], by: str, why: str) -> dict[str, tuple[Any, Any]]:
-    """Change what a sweep may spend, FIELD=VALUE; by field, what it was and what it is asked to be.
+    """Change the budget of a sweep by FIELD=VALUE; returns the old and the new value of each field.
 
-    One that is complete or has failed is open again when it asks for more. Raises ValueError, before anything is asked,
-    for a field that decides what the sweep is, for a value that is not accepted, and for a sweep that was stopped.
+    A larger budget reopens a sweep that is complete or has failed. Raises ValueError, before anything is changed, for a
+    field of the sweep's identity, a value that is not accepted, and a sweep that was stopped.
     """
     if not fields:
         raise ValueError(f"fields: found none, expected FIELD=VALUE of {', '.join(FIELDS)}")
@@ -85,7 +86,9 @@ def _spend(store: SweepStore, requested: Mapping[str, Any], by: str, why: str) -
             _Amounts.model_validate({FIELDS[name]: value})
         except ValueError:
             least = 1 if name in ("trials", "parallel") else 0
-            expected = "a finite number or null" if name == "goal.at_most" else f"a whole number, {least} or more"
+            expected = "a finite number or null"
+            if name != "goal.at_most":
+                expected = f"a whole number, {least} or more"
             raise ValueError(f"{name}: found {value!r}, expected {expected}") from None
         changes[FIELDS[name]] = value
     if changes.get("trials", sweep.drawn) < sweep.drawn:
@@ -108,7 +111,7 @@ def _under_way(store: SweepStore) -> None:
 
 
 def _standing(sweep: SweepState) -> str:
-    """Where a sweep stands, in a word."""
+    """The status of a sweep, in words."""
     if sweep.closed is not None:
         return sweep.closed.outcome
     return "under way" if sweep.pause is None else "paused"

@@ -2,14 +2,14 @@
 
     <sweeps folder>/<sweep id>/specification.json    everything that decides which sweep it is, written once
                                events.journal        the events of the sweep, append-only
-                               requests/<n>.json     what a person asked of it: to pause, go on, or spend otherwise
-                               cancelled.json        that a person cancelled it: by whom and why, written once
+                               requests/<n>.json     a person's request: pause, resume, or change the budget
+                               cancelled.json        the cancellation by a person, with actor and reason, written once
 
-The log has one writer, who holds the lock of the folder while the sweep runs. Who opens or cancels a sweep, or asks
-something of it, does not wait for that writer: opening is over before it begins, and the others are records of their
-own that all readers heed at once, and that the writer logs.
+The log has one writer, which holds the folder's lock while the sweep runs. Opening, cancelling or steering a sweep does
+not wait for that writer: opening is complete before the writer starts, and the others are separate records that all
+readers apply immediately and the writer logs.
 
-The id follows from the specification, so the same sweep is found again and not made twice.
+The id follows from the specification, so the same specification always finds the same sweep.
 """
 
 import dataclasses
@@ -27,14 +27,16 @@ from slipway.trainer.base import atomic, codec, digest, journal, listing, lock
 SPECIFICATION = "specification.json"
 EVENTS = "events.journal"
 OPENING_SECONDS = 60.0
-"""How long another process may open a sweep, which is one append."""
-CANCELLED, CANCELLATION = "cancelled.json", "slipway.sweep-cancellation/1"
-REQUESTS, REQUEST = "requests", "slipway.sweep-request/1"
+"""Seconds to wait for another process that opens the sweep, which takes one append."""
+CANCELLED = "cancelled.json"
+CANCELLATION = "slipway.sweep-cancellation/1"
+REQUESTS = "requests"
+REQUEST = "slipway.sweep-request/1"
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepCancellation:
-    """That a person cancelled a sweep."""
+    """A person's cancellation of a sweep."""
 
     by: str
     why: str
@@ -44,7 +46,7 @@ class SweepCancellation:
 
 @dataclasses.dataclass(frozen=True)
 class SweepRequest:
-    """What a person, or a recipe that has changed, asks of a sweep."""
+    """A request to a sweep, from a person or a changed recipe."""
 
     kind: Literal["pause", "resume", "budget"]
     by: str
@@ -56,10 +58,10 @@ class SweepRequest:
     retries: int
     failed_trials: int
     goal: float | None
-    """The whole budget from now on; of a request to pause or go on, the budget as it was."""
+    """The whole new budget; in a request to pause or resume, the present budget."""
 
     def event(self, number: int) -> Event:
-        """The event that answers it."""
+        """The event that answers the request."""
         if self.kind == "pause":
             return SweepPaused(by=self.by, why=self.why, request=number)
         if self.kind == "resume":
@@ -82,9 +84,9 @@ def sweep_id(name: str, specification: Mapping[str, Any]) -> str:
 
 
 def sweeps(folder: Path) -> list["SweepStore"]:
-    """The sweeps of a folder, by id; empty when there is no such folder. Raises OSError when it cannot be listed.
+    """The sweeps of a folder, by id; empty if the folder does not exist. Raises OSError if it cannot be listed.
 
-    A sweep whose own folder cannot be read is one of them: who visits it learns what is wrong with it.
+    They include sweeps whose own folder cannot be read; their users get the error.
     """
     return [SweepStore(folder / id) for id in listing.names_if_there(folder) if _is_sweep(folder / id)]
 
@@ -103,7 +105,7 @@ def _is_sweep(folder: Path) -> bool:
 class SweepStore:
     """The folder of one sweep. One process at a time appends; any process may read.
 
-    It remembers what it has read, so that each look reads what is new.
+    It caches what it has read, so that each access reads only new events.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -118,25 +120,25 @@ class SweepStore:
         return self.folder.name
 
     def create(self, specification: Mapping[str, Any]) -> bool:
-        """Write the specification; returns False when the sweep exists already. Raises OSError."""
+        """Write the specification; returns False if the sweep exists already. Raises OSError."""
         return codec.create_only(self.folder / SPECIFICATION, specification)
 
     def specification(self) -> dict[str, Any]:
-        """The specification of the sweep. Raises FileNotFoundError when the sweep does not exist."""
+        """The specification of the sweep. Raises FileNotFoundError if the sweep does not exist."""
         return codec.read(self.folder / SPECIFICATION, dict[str, Any])
 
     def append(self, *new: Event) -> None:
-        """Log events, stamped with the time; on return they survive a power cut. Raises OSError, for example when the
+        """Log events with the current time; on return they survive a power cut. Raises OSError, for example if the
         disk is full."""
         now = time.time()
         with journal.Journal(self.folder / EVENTS) as log:
             log.append(*(events.record(dataclasses.replace(event, at=now)) for event in new))
 
     def open(self, first: Opened, budget: Budgeted) -> None:
-        """Log the first events, unless the sweep is open: of several processes one does.
+        """Log the first events unless the sweep is open; of several processes only one does.
 
-        Of a sweep that is open, ask for the recipe's budget if it has changed. Raises lock.LockHeld when another
-        process has been at it for too long.
+        If the sweep is open, request the recipe's budget if that has changed. Raises lock.LockHeld if another
+        process holds the lock for too long.
         """
         if self.state() is None:
             with lock.within(self.folder, OPENING_SECONDS):
@@ -145,16 +147,16 @@ class SweepStore:
         self.ask_for_the_recipes(budget)
 
     def ask_for_the_recipes(self, budget: Budgeted) -> None:
-        """Ask for the budget of the recipe, unless that is the last one that a recipe gave."""
+        """Request the recipe's budget, unless it equals the last budget from a recipe."""
         sweep = self.state()
         assert sweep is not None, "a sweep is opened before anything is asked of it"
         if dataclasses.replace(sweep.recipe_budget, request=0, why="") != budget:
             self._ask("budget", RECIPE, "", budget)
 
     def ask(self, kind: Literal["pause", "resume", "budget"], by: str, why: str = "", **changes: Any) -> None:
-        """A person's request: to pause, to go on, or to spend otherwise, with what of the budget changes.
+        """Record a person's request to pause, to resume, or to change the budget by `changes`.
 
-        All readers heed it at once. Raises ValueError for a sweep that is not open, and a budget that is none.
+        All readers apply it immediately. Raises ValueError for a sweep that is not open, and for an invalid budget.
         """
         sweep = self.state()
         if sweep is None:
@@ -169,7 +171,7 @@ class SweepStore:
         spent = {name: getattr(budget, name) for name in ("trials", "parallel", "retries", "failed_trials", "goal")}
         request = SweepRequest(kind, by, why, time.time(), **spent)
         logged = self._follow()
-        # Above what is logged, too: a request under the number of one that was lost would be taken for answered.
+        # The number must also exceed the logged ones: a request with the number of a lost one would count as answered.
         number = max([*self._requests(), logged.answered if logged else 0]) + 1
         while not codec.create_only(self._request(number), request, REQUEST):
             number += 1
@@ -183,58 +185,67 @@ class SweepStore:
         return self.folder / REQUESTS / f"{number:06}.json"
 
     def cancel(self, by: str, why: str) -> bool:
-        """Close the sweep for all readers; its writer logs that and stops its trials. False when it was cancelled
+        """Close the sweep for all readers; its writer logs that and stops its trials. False if it was cancelled
         before."""
         return codec.create_only(self.folder / CANCELLED, SweepCancellation(by, why, time.time()), CANCELLATION)
 
     def log_requests(self) -> None:
-        """Log what persons asked for and the log does not have, and a cancellation. For the log's one writer."""
+        """Log the requests and the cancellation that are not in the log yet. Only the log's writer may call this."""
         logged = self._follow()
-        if logged is not None and (requests := self._unlogged_requests(logged)):
+        if logged is None:
+            return
+        requests = self._unlogged_requests(logged)
+        if requests:
             self.append(*requests)
 
     def _unlogged_requests(self, sweep: SweepState) -> list[Event]:
-        """The events that the log does not have yet, of requests and of a cancellation."""
+        """The events for requests and a cancellation that are not in the log yet."""
         requests: list[Event] = []
         for number in self._requests():
             if number > sweep.answered:
                 request = codec.read_if_whole(self._request(number), SweepRequest, REQUEST)
-                requests += [request.event(number)] if request else []  # one that is damaged asks for nothing
+                if request:  # a damaged request is ignored
+                    requests.append(request.event(number))
         after = sweep.after(*requests)
-        if not after.closed and (by := self._cancellation()):
-            requests.append(closing(after, "stopped", by.why))
+        cancellation = None if after.closed else self._cancellation()
+        if cancellation:
+            requests.append(closing(after, "stopped", cancellation.why))
         return requests
 
     def _cancellation(self) -> SweepCancellation | None:
         return codec.read_if_there(self.folder / CANCELLED, SweepCancellation, CANCELLATION)
 
     def read(self) -> list[Event]:
-        """The events so far, without an event that a crash left incomplete; empty before the sweep was opened.
+        """The events so far, without an incomplete event after a crash; empty before the sweep is opened.
 
         Raises ValueError for a log of another version.
         """
         return [events.parse(record) for record in journal.read(self.folder / EVENTS).events]
 
     def state(self) -> SweepState | None:
-        """The state of the sweep, the same object while nothing is new; None before the sweep was opened."""
+        """The state of the sweep, the same object while nothing is new; None before the sweep is opened."""
         logged = self._follow()
-        return None if logged is None else logged.after(*self._unlogged_requests(logged))
+        if logged is None:
+            return None
+        return logged.after(*self._unlogged_requests(logged))
 
     def _follow(self) -> SweepState | None:
-        """The sweep after all events of the log, of which each look reads the new ones."""
+        """The sweep after all events of the log; each call reads only the new ones."""
         try:
             size = (self.folder / EVENTS).stat().st_size
         except FileNotFoundError:
             size = 0
-        if size < self._offset:  # another log lies there now
-            self._offset, self._logged, self._first = 0, None, []
+        if size < self._offset:  # the log was replaced
+            self._offset = 0
+            self._logged = None
+            self._first = []
         if size == self._offset:
             return self._logged
         reading = journal.read(self.folder / EVENTS, self._offset)
         new = [events.parse(record) for record in reading.events]
         if self._logged is not None:
             self._logged = self._logged.after(*new)
-        else:  # a process that died may have left the first event without the second
+        else:  # a process may have died between the first event and the second
             self._first += new
             self._logged = fold(self._first) if any(isinstance(event, Budgeted) for event in self._first) else None
         self._offset = reading.offset

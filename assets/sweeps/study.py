@@ -1,8 +1,8 @@
 """Optuna's study of a sweep: a projection of the sweep's log in memory, which follows the sweep and is never stored.
 
-Its trials are those of the sweep, in the order of asking, so a study that followed the sweep from its first event and
-one that is built from a later state are equal for the samplers. CMA-ES keeps what it has learned with the trials that
-it drew: there a study that is built later draws each of them again, after the same others were over.
+Its trials are those of the sweep, in the same order, so to the samplers it makes no difference whether a study has
+followed the sweep from its first event or was built from a later state. CMA-ES stores what it has learned in the trials
+that it drew, so for it a study that is built later draws each of them again, after the same other trials were over.
 """
 
 from dataclasses import dataclass
@@ -17,25 +17,26 @@ if TYPE_CHECKING:
     import optuna
 
 STARTUP = 5
-"""Finished trials before a model of them draws; with Optuna's default of 10, small sweeps would be random."""
+"""Finished trials before a model draws; with Optuna's default of 10, small sweeps would be random."""
 
 
 @dataclass
 class _Mirrored:
-    """A trial of the sweep that the study has."""
+    """A trial of the sweep in the study."""
 
     trial: Trial
     number: int | None
-    """Its number in the study; None for one outside the space, which no sampler can learn from."""
+    """The number in the study; None for a trial outside the space, from which no sampler can learn."""
     over: TrialObservation | None = None
-    """The outcome that the study was given."""
+    """The outcome that the study knows."""
 
 
 class SweepStudy:
     """The study of one sweep."""
 
     def __init__(self, coding: Coding, plan: Opened) -> None:
-        self._coding, self._plan = coding, plan
+        self._coding = coding
+        self._plan = plan
         self._study: optuna.Study | None = None
         self._mirrored: list[_Mirrored] = []
         self._told_numbers: list[int] = []
@@ -45,7 +46,7 @@ class SweepStudy:
         """Parameters for the next trial: a function of the sweep and the seed."""
         follows = self._study is not None and self._follow(sweep)
         if not follows or (self._plan.sampler == "cma-es" and self._asked_last is not None):
-            self._begin()  # what CMA-ES draws depends on the number in the study: one that was not taken has none
+            self._begin()  # CMA-ES's draws depend on the number in the study, so a discarded draw must not count
             followed = self._follow(sweep)
             assert followed, "a study that is built from a sweep follows it"
         return self._drawn(seed)
@@ -54,7 +55,9 @@ class SweepStudy:
         import optuna
 
         self._study = optuna.create_study()
-        self._mirrored, self._told_numbers, self._asked_last = [], [], None
+        self._mirrored = []
+        self._told_numbers = []
+        self._asked_last = None
 
     @property
     def _begun(self) -> "optuna.Study":
@@ -70,7 +73,7 @@ class SweepStudy:
         return parameters
 
     def _drop_last(self) -> None:
-        """What was drawn and not taken, because it did not fit the constraints, teaches nothing."""
+        """Remove a draw that did not fit the constraints, so that the sampler does not learn from it."""
         import optuna
 
         if self._asked_last is not None:
@@ -78,7 +81,7 @@ class SweepStudy:
             self._asked_last = None
 
     def _follow(self, sweep: SweepState) -> bool:
-        """Take in what is new. False for a sweep that does not continue what the study has."""
+        """Add the sweep's news to the study. False if the sweep does not continue the study's trials."""
         if len(self._mirrored) > len(sweep.trials) or self._told_numbers != list(sweep.over[: len(self._told_numbers)]):
             return False
         for mirrored in self._mirrored:
@@ -96,7 +99,7 @@ class SweepStudy:
         return True
 
     def _added(self, trial: Trial) -> int | None:
-        """Add a trial to the study, as it was drawn; its number there."""
+        """Add a trial to the study in the way it was drawn; returns its number there."""
         import optuna
 
         coded = self._coding.coded(trial.parameters)
@@ -106,7 +109,8 @@ class SweepStudy:
         if self._asked_last is None and self._plan.sampler == "cma-es" and drawn:
             self._drawn(seed_of(self._plan.seed, trial.number))
         if self._asked_last is not None and self._asked_last[1] == trial.parameters:
-            number, self._asked_last = self._asked_last[0], None
+            number = self._asked_last[0]
+            self._asked_last = None
             return number
         self._drop_last()
         running = optuna.trial.TrialState.RUNNING
@@ -115,7 +119,7 @@ class SweepStudy:
         return len(self._begun.get_trials(deepcopy=False)) - 1
 
     def _tell(self, sweep: SweepState, over: int) -> None:
-        """Tell the study of the first `over` trials that were over."""
+        """Tell the study the outcomes of the first `over` finished trials."""
         for number in sweep.over[len(self._told_numbers) : over]:
             mirrored = self._mirrored[number]
             mirrored.over = sweep.observation(sweep.trials[number])
@@ -124,9 +128,10 @@ class SweepStudy:
             self._told_numbers.append(number)
 
     def _tell_one(self, number: int, observed: TrialObservation) -> None:
-        """Complete trials rank by value; stopped ones after them, by how far they came, and failed ones last.
+        """Tell the study an outcome: complete trials rank by value, then stopped trials by their steps, then failed
+        ones.
 
-        A Gaussian process knows complete trials alone: to it, a stopped trial has the value that it was stopped with.
+        A Gaussian process accepts only complete trials, so a stopped trial counts as complete with its last value.
         """
         import optuna
 

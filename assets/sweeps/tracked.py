@@ -1,4 +1,4 @@
-"""A sweep as MLflow shows it: a run for each trial, with a name that a person can read, under one for the sweep."""
+"""A sweep in MLflow: a run for each trial, with a readable name, below a run for the sweep."""
 
 from pathlib import Path
 
@@ -10,22 +10,22 @@ from slipway.resources.trainings.store import PendingWork, WorkQueue, enqueue, p
 
 OPEN = ".open"
 GENERATION = 0
-"""Of the duty towards a sweep: unlike a training, it has no lives."""
+"""The generation of a sweep's pending work: unlike a training, a sweep has only one."""
 
 
 def owe(store: SweepStore) -> None:
-    """Have metrics shipping bring the sweep to MLflow, unless it does. Raises OSError."""
+    """Record that the sweep must be sent to MLflow. Raises OSError."""
     if store.sweep not in (pending.training for pending in pending_work_below(store.folder.parent)):
         enqueue(_folder(store.folder.parent), store.sweep, GENERATION)
 
 
 def pending_work_below(sweeps: Path) -> list[PendingWork]:
-    """The sweeps of a folder that MLflow does not have whole, each with what closes the duty. Raises OSError."""
+    """The pending work for the sweeps of a folder that MLflow does not have completely. Raises OSError."""
     return pending_work_in(_folder(sweeps))
 
 
 def trial_run(store: SweepStore, sweep: SweepState, id: str) -> TrialRun | None:
-    """The run of the trial with this id; None where the log does not have it yet."""
+    """The run of the trial with this id; None if the log does not have the trial yet."""
     number = id.rpartition(".")[2]
     trial = sweep.trials.get(int(number)) if number.isdigit() else None
     if trial is None:
@@ -35,8 +35,9 @@ def trial_run(store: SweepStore, sweep: SweepState, id: str) -> TrialRun | None:
 
 
 def sweep_run(store: SweepStore, sweep: SweepState) -> SweepRun:
-    """The parent run; with the page once the sweep is over. Raises OSError, and ValueError as the store does."""
-    over, best = is_over(sweep), sweep.best
+    """The parent run, with the page once the sweep is over. Raises OSError, and ValueError as the store does."""
+    over = is_over(sweep)
+    best = sweep.best
     recipe = store.specification()["sweep"]
     return SweepRun(
         sweep=store.sweep,
@@ -51,12 +52,12 @@ def sweep_run(store: SweepStore, sweep: SweepState) -> SweepRun:
 
 
 def is_over(sweep: SweepState) -> bool:
-    """Whether the sweep is closed and none of its trials goes on."""
+    """Whether the sweep is closed and all of its trials have ended."""
     return sweep.closed is not None and not sweep.not_ended
 
 
 def _bests(sweep: SweepState) -> list[tuple[int, float, float]]:
-    """(trials ended, the best value then, when) for each trial that was the best one when it ended."""
+    """(trials ended, best value, time) for each trial that was the best when it ended."""
     ended = sorted(
         (trial for trial in sweep.finished if trial.ended), key=lambda trial: trial.ended.at if trial.ended else 0.0
     )

@@ -1,4 +1,4 @@
-"""One trial of a sweep: where it stands, and what it has reported."""
+"""One trial of a sweep: its status and its reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,61 +17,65 @@ class Trial:
     number: int
     parameters: Parameters
     until: int
-    """Where it is going: the step at which it pauses, or the full length."""
+    """The step at which it pauses next, or its full length."""
     parent: int | None = None
-    """The trial that it continues, for a child in population-based training."""
+    """The trial that a child of population-based training continues."""
     first_step: int = 0
-    """Where it began: 0, or the step of the parent's commit."""
+    """The first step: 0, or the step of the parent's commit."""
     drawn_after: int = 0
-    """How many trials were over when it was asked."""
+    """The number of trials that were over when it was drawn."""
     attempt: int = 0
     """The number of retries so far."""
     job: str | None = None
-    """The job that it has now, once that is submitted."""
+    """The current job, after its submission."""
     nodes: tuple[str, ...] = ()
     reports: Mapping[int, float | None] = field(default_factory=dict)
-    """The value at each step reported; the first report of a step holds."""
+    """The value at each reported step; the first report of a step counts."""
     told_to_stop: bool = False
-    """Whether the last verdict on it was to stop."""
+    """Whether the last verdict was to stop."""
     paused: bool = False
-    """Whether it has left its slot and waits."""
+    """Whether it has left its slot and is waiting."""
     paused_at: int | None = None
-    """The step of the verified commit that it left its slot with last; None for one that never did."""
+    """The step of the verified commit at its last pause; None if it has not paused."""
     ended: Ended | None = None
-    """How the present attempt ended."""
+    """The end of the present attempt."""
     started_at: float | None = field(default=None, compare=False)
-    """When its latest job was started, in seconds since the epoch."""
+    """The start time of its latest job, in seconds since the epoch."""
 
     @property
     def state(self) -> Literal["pending", "running", "paused"] | Outcome:
-        """Pending until the job is submitted, anew each time that it goes on.
+        """Pending until the job is submitted, again after each pause.
 
-        A trial that failed after its verdict was to stop counts as stopped.
+        A trial that failed after a verdict to stop counts as stopped.
         """
         if self.ended is not None:
-            return "stopped" if self.ended.outcome == "failed" and self.told_to_stop else self.ended.outcome
+            if self.ended.outcome == "failed" and self.told_to_stop:
+                return "stopped"
+            return self.ended.outcome
         if self.paused:
             return "paused"
         return "pending" if self.job is None else "running"
 
     @property
     def last_step(self) -> int:
-        """The last step reported; where it began before the first report."""
+        """The last reported step; the first step before any report."""
         return max(self.reports, default=self.first_step)
 
     @property
     def value(self) -> float | None:
-        """What a trial is judged by: its final value once it has completed, else the last one that it reported.
+        """The value by which the trial is judged: the final value after completion, otherwise the last reported one.
 
-        None for one that failed, that has no report yet, and whose value is not finite.
+        None for a failed trial, before the first report, and for a value that is not finite.
         """
         if self.state == "completed":
             return self.ended.value if self.ended else None
-        return None if self.state == "failed" else self.reports.get(self.last_step)
+        if self.state == "failed":
+            return None
+        return self.reports.get(self.last_step)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it has come to where it was going, and waits there for a decision."""
+        """Whether it has reached `until` and waits there for a decision."""
         return self.paused and self.paused_at == self.until and not self.told_to_stop and self.ended is None
 
 
@@ -86,7 +90,7 @@ class RungArrival:
 
 @dataclass(frozen=True)
 class TrialObservation:
-    """The result of a trial that is over, as the sampler gets it."""
+    """The result of a trial that is over, for the sampler."""
 
     parameters: Parameters
     value: float | None

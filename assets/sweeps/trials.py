@@ -1,8 +1,8 @@
-"""The trials of a sweep as trainings: what is asked of a trial is done to its training, and the result is returned.
+"""The trials of a sweep as trainings: an action on a trial is carried out on its training.
 
-A trial is a training like any other (specification, fence, ledger), in the folder of the sweep; the same state machine
-starts, watches and stops it. It is granted its steps up to where it pauses (`slipway.trainer.record.grants`). Every
-method may be called again after a crash: what was done is found, and done no second time.
+A trial is a training like any other (specification, fence, ledger), in the folder of the sweep, and the same state
+machine starts, watches and stops it. It has a grant for the steps up to its next pause
+(`slipway.trainer.record.grants`). Every method may be called again after a crash: it finds what is already done.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ from slipway.trainer.record import files, grants, ledger
 
 BY = "sweep"
 AT_ONCE = (Action.CLAIM, Action.RECORD, Action.GIVE_UP)
-"""What is done without waiting for anything."""
+"""The actions that need no waiting."""
 
 
 def trials_of(store: SweepStore) -> Trainings:
@@ -35,19 +35,19 @@ def trials_of(store: SweepStore) -> Trainings:
 
 
 def trial_id(store: SweepStore, number: int) -> str:
-    """The id of a trial, which is its partition too."""
+    """The id of a trial, which is also its partition."""
     return f"{store.sweep}.{number}"
 
 
 class TrialCurve:
-    """The validation losses of a trial, by step, of which each look reads what is new."""
+    """The validation losses of a trial by step; each access reads only what is new."""
 
     def __init__(self, store: TrainingStore) -> None:
         self._tail = ledger.Tail(store.folder)
         self.losses: dict[int, float] = {}
 
     def read(self) -> dict[int, float]:
-        """The losses so far; of a step that was repeated, the last one. Raises OSError."""
+        """The losses so far, with the last value of a repeated step. Raises OSError."""
         self.losses.update(ledger.validation_curve(self._tail.new()))
         return self.losses
 
@@ -59,7 +59,7 @@ class SweepTrials:
     sweep: SweepStore
     subject: SearchSubject
     wait_seconds: float
-    """How long a trial stays, with all that it holds, where it pauses: the next decision may let it go on."""
+    """The time for which a paused trial keeps its slot, because the next decision may let it continue."""
     _curves: dict[int, TrialCurve] = field(default_factory=dict)
     _stores: dict[int, TrainingStore] = field(default_factory=dict)
 
@@ -75,14 +75,15 @@ class SweepTrials:
     def start(
         self, action: Start | Continue | StartBranch, nodes: tuple[str, ...], control: TrainingControl
     ) -> list[events.Event]:
-        """Have a trial train up to where it pauses next, on some of these nodes; Started once its job is submitted.
+        """Let a trial train up to its next pause, on some of these nodes; Started once its job is submitted.
 
         A trial that a person has stopped meanwhile ends instead.
 
         Raises ValueError for parameters that its recipe does not accept, Unavailable and OSError.
         """
         store = self.store(action.trial)
-        if by_hand := self._stopped_by_hand(action.trial, store):
+        by_hand = self._stopped_by_hand(action.trial, store)
+        if by_hand:
             return [by_hand]
         match action:
             case Start():
@@ -100,16 +101,17 @@ class SweepTrials:
         return [events.Started(trial=action.trial, job=job, nodes=facts.claim.nodes)]
 
     def watch(self, trial: Trial, steps: int, free: tuple[str, ...], control: TrainingControl) -> list[events.Event]:
-        """What a running trial has done since: its new reports, and whether it has paused or ended.
+        """The news of a running trial: its new reports, and whether it has paused or ended.
 
-        `steps` is the full length; `free` are the nodes on which it may be started again. Raises Unavailable, OSError.
+        `steps` is the full length; `free` are the nodes on which it may restart. Raises Unavailable and OSError.
         """
         store = self.store(trial.number)
         facts = store.read()
-        if fault := control.fault(facts, control.fleet.nodes()):
+        fault = control.fault(facts, control.fleet.nodes())
+        if fault:
             control.supersede(store, facts, fault, BY, free)
         over = self.advance(store, control, free) is Action.DONE
-        facts = store.read()  # before its ledger: what is over writes no more
+        facts = store.read()  # before its ledger, to which a finished trial writes no more
         reports = self.new_reports(trial)
         if over and facts.paused:
             return [*self._at_rung(trial, reports), events.Paused(trial=trial.number, step=trial.until)]
@@ -120,15 +122,17 @@ class SweepTrials:
         return reports
 
     def interrupt(self, trial: Trial, why: str, steps: int, control: TrainingControl) -> list[events.Event]:
-        """Have a running trial save and leave its slot; Paused at the step that it saved, once it has left."""
+        """Make a running trial save and leave its slot; Paused at the saved step, once it has left."""
         store = self.store(trial.number)
         store.want("stop", BY, why, by_platform=True)
         if self.advance(store, control, None) is not Action.DONE:
             return []
-        facts, reports = store.read(), self.new_reports(trial)
+        facts = store.read()
+        reports = self.new_reports(trial)
         if facts.succeeded:
             return [*reports, self._ended(trial.number, facts, steps)]
-        if by_hand := self._stopped_by_hand(trial.number, store):
+        by_hand = self._stopped_by_hand(trial.number, store)
+        if by_hand:
             return [*reports, by_hand]
         step = max((commit.step for commit in facts.commits), default=trial.first_step)
         if step == trial.until:
@@ -136,7 +140,7 @@ class SweepTrials:
         return [*reports, events.Paused(trial=trial.number, step=step)]
 
     def stop(self, trial: Trial, reason: str, control: TrainingControl) -> list[events.Event]:
-        """Have a trial stop; Ended once no job of it is left, at once for one that was never started."""
+        """Stop a trial; Ended once it has no job left, immediately if it never started."""
         store = self.store(trial.number)
         if not (store.folder / files.SPECIFICATION).exists():
             return [events.Ended(trial=trial.number, outcome="stopped", reason=reason)]
@@ -146,11 +150,11 @@ class SweepTrials:
         return [*self.new_reports(trial), events.Ended(trial=trial.number, outcome="stopped", reason=reason)]
 
     def ended_by_hand(self, trial: Trial) -> events.Ended | None:
-        """How a trial that waits at a rung ends because a person stopped it; None where nobody did. Raises OSError."""
+        """The end of a trial that waits at a rung and that a person has stopped; None if nobody has. Raises OSError."""
         return self._stopped_by_hand(trial.number, self.store(trial.number))
 
     def leave(self, trial: Trial, control: TrainingControl) -> bool:
-        """Have a trial that waits at a rung give up its slot; whether it has."""
+        """Make a trial that waits at a rung leave its slot; returns whether it has left."""
         store = self.store(trial.number)
         if not store.read().running:
             return True
@@ -158,7 +162,7 @@ class SweepTrials:
         return self.advance(store, control, None) is Action.DONE
 
     def advance(self, store: TrainingStore, control: TrainingControl, nodes: tuple[str, ...] | None) -> Action:
-        """Take the actions that are due, up to the first that needs time. Raises Unavailable."""
+        """Take the due actions, up to the first one that needs time. Raises Unavailable."""
         while (action := control.advance(store, BY, nodes)) in AT_ONCE:
             pass
         return action
@@ -179,10 +183,12 @@ class SweepTrials:
         self.root.propose(self.subject.trial_specification(recipe), policy, id=store.id, by=BY)
 
     def _branch(self, store: TrainingStore, action: StartBranch) -> None:
-        """Propose the child of another trial's commit, which is held for it; once, as the commit may go afterwards."""
+        """Propose the child of another trial's commit, which is retained for it; only once, as the commit may go
+        later."""
         if (store.folder / files.SPECIFICATION).exists():
             return
-        parent, recipe = self.store(action.parent), self.subject.trial(action.parameters)
+        parent = self.store(action.parent)
+        recipe = self.subject.trial(action.parameters)
         policy = self.subject.trial_terms(recipe, self.sweep.sweep, action.trial, action.parameters)
         commit = branching.commit_at(parent, action.step)
         before = branching.numbers_at(parent, parent.specification(), action.step)
@@ -190,33 +196,34 @@ class SweepTrials:
         branching.branch(self.root, parent, commit, changes, policy, BY, id=store.id)
 
     def _at_rung(self, trial: Trial, reports: list[events.Event]) -> list[events.Event]:
-        """These reports, with one of the step at which the trial pauses: without a value, where its ledger has none."""
+        """These reports, with one for the step of the pause, which has no value if the ledger has none."""
         if trial.until in trial.reports or trial.until in self._curve(trial.number).losses:
             return reports
         return [*reports, events.Reported(trial=trial.number, step=trial.until, value=None)]
 
     def _has_come_to(self, trial: Trial, facts: TrainingFacts) -> bool:
-        """Whether a trial has reported where it pauses, and its checkpoint of that step is on record."""
+        """Whether a trial has reported at its pause, and the checkpoint of that step is recorded."""
         if trial.until not in self._curve(trial.number).losses:
             return False
         return any(commit.step == trial.until for commit in facts.commits)
 
     def _ended(self, number: int, facts: TrainingFacts, steps: int) -> events.Ended:
-        """How a trial ended, with its validation loss of the last step where its ledger has one."""
+        """The end of a trial, with the validation loss of its last step if the ledger has one."""
         ended = facts.ended
         assert ended is not None
         if ended.outcome != "succeeded":
-            if by_hand := self._stopped_by_hand(number, self.store(number)):
+            by_hand = self._stopped_by_hand(number, self.store(number))
+            if by_hand:
                 return by_hand
             return events.Ended(trial=number, outcome="failed", reason=ended.reason)
         value = self._curve(number).losses.get(steps)
-        if value is None:  # a training goes on when its ledger cannot be written
+        if value is None:  # a training continues even if its ledger cannot be written
             reason = f"its ledger has no validation loss of step {steps}"
             return events.Ended(trial=number, outcome="completed", reason=reason)
         return events.Ended(trial=number, outcome="completed", value=events.finite_or_none(value))
 
     def _stopped_by_hand(self, number: int, store: TrainingStore) -> events.Ended | None:
-        """The end of a trial that a person does not want any more, which is no failure of it."""
+        """The end of a trial that a person has stopped, which is not a failure."""
         desired = store.desired()
         if desired is None or desired.want != "stop" or desired.by == BY or desired.by_platform:
             return None
@@ -228,9 +235,8 @@ def _why(action: Start | Continue | StartBranch) -> str:
 
 
 def changed_fields(names: Iterable[str], before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that decide what a training computes and differ between two of them, with their later values; of
-    those that are searched. A section is searched by its fields, and a parameter that does not exist in a trial has the
-    recipe's value."""
+    """The searched fields of a training's identity that differ between two trials, with their later values. A section
+    is searched by its fields, and a parameter that does not exist in a trial has the recipe's value."""
     changes = {}
     for searched in names:
         for name, value in fields_in(searched, changing.value_of(after, searched)):

@@ -1,7 +1,7 @@
-"""Turns: which of many trials that wait are looked at now. Pure but for the clock.
+"""Turns: decides which of many waiting trials to check now. Pure except for the clock.
 
-A trial that waits at a rung has no process, so that only a person changes anything about it. A sweep of a thousand
-trials has nearly all of them wait at a time: each has its turn once in some seconds, and a poll looks at a few.
+A trial that waits at a rung has no process, so only a person can change it. In a sweep with a thousand trials nearly
+all of them wait, so each has its turn once in a few seconds, and a poll checks only some of them.
 """
 
 import time
@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SECONDS = 5.0
-"""Each has a turn once in so many seconds: what a person asks of it is heeded so late at most."""
+"""Seconds between two turns of a trial, which is the longest delay of a person's request."""
 GOLDEN = 0.6180339887498949
-"""Multiples of it, less their whole part, fall evenly between 0 and 1 (Knuth 6.4)."""
+"""The fractional parts of its multiples are evenly spread between 0 and 1 (Knuth 6.4)."""
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Turns:
     _next: dict[int, float] = field(default_factory=dict)
 
     def is_due(self, number: int) -> bool:
-        """Whether it is the turn of this one, which counts as taken; the first turns are spread over `SECONDS`."""
+        """Whether it is this trial's turn, which then counts as taken. The first turns are spread over `SECONDS`."""
         now = self.clock()
         if now < self._next.setdefault(number, now + number * GOLDEN % 1 * SECONDS):
             return False

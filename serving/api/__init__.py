@@ -1,1 +1,1 @@
-"""The interface that people's programs speak: OpenAI's completions and chat completions, as plain values."""
+"""The API for clients: OpenAI's completions and chat completions, as plain values."""

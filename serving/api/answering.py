@@ -1,4 +1,4 @@
-"""Answers: the JSON documents of OpenAI's API, whole or as the events of a stream. Pure."""
+"""Answers as JSON documents of OpenAI's API, whole or as the events of a stream. Pure functions."""
 
 import json
 import time
@@ -12,18 +12,19 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(frozen=True)
 class Logprobs:
-    """The tokens of a completion, and how likely each was; None for the first of a prompt."""
+    """The tokens of a completion and their log-probabilities, which are None for the first token of a prompt."""
 
     tokens: Sequence[str]
     chances: Sequence[float | None]
     likeliest: Sequence[Sequence[tuple[str, float]] | None]
-    """The likeliest tokens at each place, the likeliest first, and how likely each was."""
+    """The likeliest tokens at each position with their log-probabilities, in falling order."""
     begin: int = 0
-    """How many characters the tokens before these have, of an answer that is sent in pieces."""
+    """In a stream, the number of characters of the tokens before these."""
 
     def document(self) -> dict[str, Any]:
-        """As completions have it."""
-        offsets, at = [], self.begin
+        """The form for completions."""
+        offsets = []
+        at = self.begin
         for token in self.tokens:
             offsets.append(at)
             at += len(token)
@@ -35,14 +36,16 @@ class Logprobs:
         }
 
     def _top(self, index: int) -> dict[str, float] | None:
-        """The token there and the likeliest ones; harnesses compare them to see whether it would have been drawn."""
-        best, chance = self.likeliest[index], self.chances[index]
+        """The token at a position and the likeliest ones: evaluation harnesses compare them to see whether greedy
+        decoding would have chosen the token."""
+        best = self.likeliest[index]
+        chance = self.chances[index]
         if best is None or chance is None:
             return None
-        return {self.tokens[index]: chance, **dict(reversed(best))}  # of two tokens with one text the likelier stays
+        return {self.tokens[index]: chance, **dict(reversed(best))}  # of tokens with the same text, keep the likeliest
 
     def of_chat(self, top: int) -> dict[str, Any]:
-        """As chat completions have it, with the `top` likeliest tokens at each place."""
+        """The form for chat completions, with the `top` likeliest tokens at each position."""
         parts = zip(self.tokens, self.chances, self.likeliest, strict=True)
         return {
             "content": [
@@ -54,13 +57,13 @@ class Logprobs:
 
 @dataclass(frozen=True)
 class AnswerHead:
-    """What all documents of one answer share."""
+    """The fields that all documents of one answer share."""
 
     chat: bool
     model: str
     fingerprint: str
     top: int = 0
-    """How many of the likeliest tokens a chat gets at each place."""
+    """The number of likeliest tokens at each position in a chat's log-probabilities."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -74,9 +77,13 @@ class AnswerHead:
         return self._document("", [choices], usage=dict(usage))
 
     def event(self, text: str, finish: str | None, first: bool, logprobs: Logprobs | None = None) -> bytes:
-        """The next piece of a stream; `logprobs` are of the tokens since the piece before."""
+        """The next piece of a stream; `logprobs` are those of the tokens since the previous piece."""
         if self.chat:
-            delta = {**({"role": "assistant"} if first else {}), **({"content": text} if text or first else {})}
+            delta = {}
+            if first:
+                delta["role"] = "assistant"
+            if text or first:
+                delta["content"] = text
             choice: dict[str, Any] = {"delta": delta}
         else:
             choice = {"text": text}
@@ -86,10 +93,12 @@ class AnswerHead:
     def _logprobs(self, logprobs: Logprobs | None) -> dict[str, Any] | None:
         if logprobs is None:
             return None
-        return logprobs.of_chat(self.top) if self.chat else logprobs.document()
+        if self.chat:
+            return logprobs.of_chat(self.top)
+        return logprobs.document()
 
     def usage_event(self, usage: Mapping[str, int]) -> bytes:
-        """The last event of a stream that was asked to say how many tokens it was."""
+        """The last event of a stream, with the numbers of tokens, if the request asks for them."""
         return _event(self._document(".chunk", [], usage=dict(usage)))
 
     def _document(self, suffix: str, choices: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -106,24 +115,25 @@ class AnswerHead:
 
 
 def usage(prompt: int, new: int) -> dict[str, int]:
-    """How many tokens a request was."""
+    """The numbers of tokens of a request."""
     return {"prompt_tokens": prompt, "completion_tokens": new, "total_tokens": prompt + new}
 
 
 def problem(
     message: str, kind: str = "invalid_request_error", field: str | None = None, code: str | None = None
 ) -> dict[str, Any]:
-    """An error, as clients of OpenAI read it; by some codes they know what to do."""
+    """An error in OpenAI's form; clients react to some of the codes."""
     return {"error": {"message": message, "type": kind, "param": field, "code": code}}
 
 
 def _of_chat(token: str, chance: float | None) -> dict[str, Any]:
-    """One token of a chat. Its bytes are not known where it is a part of a character."""
-    return {"token": token, "logprob": chance, "bytes": None if "\ufffd" in token else list(token.encode())}
+    """One token of a chat. Its bytes are unknown if it is only a part of a character."""
+    partial = "\ufffd" in token
+    return {"token": token, "logprob": chance, "bytes": None if partial else list(token.encode())}
 
 
 def error_event(message: str) -> bytes:
-    """An error in a stream that has begun."""
+    """An error in the middle of a stream."""
     return _event(problem(message, "server_error"))
 
 

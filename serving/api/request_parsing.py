@@ -1,7 +1,7 @@
-"""Request parsing: what a JSON document of OpenAI's API asks for, checked field by field. Pure.
+"""Parses and checks requests in OpenAI's API, field by field. Pure functions.
 
-A field that would change the answer and that we do not have is refused by name: an answer that ignores it would be
-another one than was asked for. (https://platform.openai.com/docs/api-reference/completions, .../chat)
+A field that would change the answer but is not supported is refused by name, because an answer that ignores it would
+not be the requested one. (https://platform.openai.com/docs/api-reference/completions, .../chat)
 """
 
 import reprlib
@@ -34,23 +34,24 @@ UNSUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "functions": (None, []),
     "response_format": (None, {"type": "text"}),
 }
-"""Fields that we do not have, and the values of each that change nothing; those of vLLM are among them."""
+"""Unsupported fields, including vLLM's, and the values of each that have no effect on the answer."""
 LIKELIEST = 20
-"""The most likely tokens that an answer gives at each place, as at OpenAI."""
+"""The largest number of likeliest tokens at each position, as at OpenAI."""
 COMPLETION_TOKENS = 16
-"""OpenAI's default for completions; where fewer fit, these."""
+"""New tokens of a completion by default, as at OpenAI, or fewer if the model has less room."""
 MAX_CHARACTERS = 80
-"""Characters of a value that a refusal repeats: enough to know it again."""
+"""The most characters of a value that an error message repeats, enough to recognise it."""
 ROLES = ("system", "developer", "user", "assistant")
 
 
 class BadRequest(ValueError):
-    """A request that cannot be answered as it is; the message names the field."""
+    """A request that cannot be answered; the message names the field."""
 
     def __init__(self, field: str, message: str, code: str | None = None) -> None:
-        """`code` is the word by which clients of OpenAI know what to do, where there is one."""
+        """`code` is the error code to which OpenAI's clients react, if there is one."""
         super().__init__(f"{field}: {message}" if field else message)
-        self.field, self.code = field, code
+        self.field = field
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -63,44 +64,51 @@ class Message:
 
 @dataclass(frozen=True)
 class Ask:
-    """A request as the engine needs it."""
+    """A parsed request, with all that the engine needs."""
 
     chat: bool
     prompt: str | tuple[int, ...] | tuple[Message, ...]
-    """A text, the ids of tokens, or the messages of a chat."""
+    """A text, token ids, or the messages of a chat."""
     most: int | None
-    """New tokens at most; None where the request does not say."""
+    """The most new tokens; None if the request does not say."""
     sampling: Sampling
     stop: tuple[str, ...]
     stream: bool
     usage: bool
-    """Whether the last event of a stream says how many tokens it was."""
+    """Whether the last event of a stream states the numbers of tokens."""
     echo: bool
     logprobs: bool
     top: int = 0
-    """How many of the likeliest tokens are given at each place, where `logprobs`."""
+    """With `logprobs`, the number of likeliest tokens at each position."""
 
 
 def parse(document: Any, chat: bool) -> Ask:
-    """What a document asks for. Raises BadRequest."""
+    """Parse a request's JSON document. Raises BadRequest."""
     if not isinstance(document, dict):
         raise BadRequest("", f"found {type(document).__name__}, expected a JSON object")
     for name, harmless in UNSUPPORTED.items():
         if not _is_harmless(document.get(name), harmless):
             raise BadRequest(
-                name, f"found {format_value(document[name])}, which this server does not have; leave it out"
+                name, f"found {format_value(document[name])}, which this server does not support; leave it out"
             )
     options = document.get("stream_options")
     if not isinstance(options, dict | None):
         raise BadRequest("stream_options", f"found {format_value(options)}, expected {{include_usage}}")
-    newer, older = document.get("max_completion_tokens"), document.get("max_tokens")
-    most = older if newer is None else newer
-    least = 1 if chat else 0
-    logprobs, top = _chat_logprobs(document) if chat else _logprobs(document.get("logprobs"))
+    prompt: str | tuple[int, ...] | tuple[Message, ...]
+    if chat:
+        prompt = _messages(document.get("messages"))
+        logprobs, top = _chat_logprobs(document)
+    else:
+        prompt = _prompt(document.get("prompt"))
+        logprobs, top = _logprobs(document.get("logprobs"))
+    most = None
+    for name in ("max_completion_tokens", "max_tokens"):  # the newer name of the field comes first
+        if document.get(name) is not None and most is None:
+            most = _integer(name, document[name], 1 if chat else 0)
     return Ask(
         chat,
-        _messages(document.get("messages")) if chat else _prompt(document.get("prompt")),
-        None if most is None else _integer("max_tokens" if newer is None else "max_completion_tokens", most, least),
+        prompt,
+        most,
         Sampling(
             _number("temperature", document.get("temperature"), 0.0, 2.0, 1.0),
             _number("top_p", document.get("top_p"), 0.0, 1.0, 1.0),
@@ -116,16 +124,19 @@ def parse(document: Any, chat: bool) -> Ask:
 
 
 def new_tokens(ask: Ask, prompt: int, longest: int) -> int:
-    """New tokens at most, after a prompt of so many tokens, of a model that reads `longest`.
+    """The most new tokens after a prompt of `prompt` tokens, for a model that reads `longest` tokens.
 
-    A request that does not say how many gets what fits, of completions COMPLETION_TOKENS at most. Raises BadRequest
-    where not all that it asks for fits, or not one token.
+    Without a number in the request, a chat gets all tokens that fit, a completion at most COMPLETION_TOKENS. Raises
+    BadRequest if the requested number does not fit, or not even one token.
     """
     room = longest - prompt
-    fits = room if ask.chat else min(room, COMPLETION_TOKENS)
-    most = fits if ask.most is None else ask.most
+    if ask.most is not None:
+        most = ask.most
+        requested = f"max_tokens {most}"
+    else:
+        most = room if ask.chat else min(room, COMPLETION_TOKENS)
+        requested = "no room for an answer"
     if room < max(1, most):
-        requested = "no room for an answer" if ask.most is None else f"max_tokens {most}"
         raise BadRequest(
             "messages" if ask.chat else "prompt",
             f"found {prompt} tokens and {requested}, expected {longest} together at most",
@@ -135,19 +146,24 @@ def new_tokens(ask: Ask, prompt: int, longest: int) -> int:
 
 
 def _logprobs(value: Any) -> tuple[bool, int]:
-    """Of completions: how many of the likeliest tokens, beside the drawn one."""
+    """For completions: whether log-probabilities are requested, and of how many likeliest tokens."""
     if value is None or value is False:
         return False, 0
-    return True, 1 if value is True else _integer("logprobs", value, 0, LIKELIEST)
+    if value is True:
+        return True, 1
+    return True, _integer("logprobs", value, 0, LIKELIEST)
 
 
 def _chat_logprobs(document: Mapping[str, Any]) -> tuple[bool, int]:
-    requested, top = _flag("logprobs", document), document.get("top_logprobs")
+    requested = _flag("logprobs", document)
+    top = document.get("top_logprobs")
     if top and not requested:
         raise BadRequest(
             "top_logprobs", f"found {format_value(top)} without logprobs, expected logprobs: true beside it"
         )
-    return requested, 0 if top is None else _integer("top_logprobs", top, 0, LIKELIEST)
+    if top is None:
+        return requested, 0
+    return requested, _integer("top_logprobs", top, 0, LIKELIEST)
 
 
 def _messages(value: Any) -> tuple[Message, ...]:
@@ -182,14 +198,18 @@ def _prompt(value: Any) -> str | tuple[int, ...]:
 
 
 def _stops(value: Any) -> tuple[str, ...]:
-    stops = [] if value is None else [value] if isinstance(value, str) else value
+    stops = value
+    if value is None:
+        stops = []
+    elif isinstance(value, str):
+        stops = [value]
     if not isinstance(stops, list) or len(stops) > 16 or not all(isinstance(stop, str) and stop for stop in stops):
         raise BadRequest("stop", "expected a text, or a list of 16 at most, none empty")
     return tuple(_unicode("stop", stop) for stop in stops)
 
 
 def _unicode(name: str, text: str) -> str:
-    """JSON can write half of a character as \\ud800; no tokenizer reads it."""
+    """Refuse a lone surrogate: JSON can write one as \\ud800, but no tokenizer can read it."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -198,7 +218,7 @@ def _unicode(name: str, text: str) -> str:
 
 
 def _is_harmless(value: Any, harmless: tuple[Any, ...]) -> bool:
-    """Whether a value is one of these; true and false are no numbers."""
+    """Whether a value is one of these; true and false do not count as numbers."""
     return any(value == default and isinstance(value, bool) == isinstance(default, bool) for default in harmless)
 
 
@@ -225,10 +245,12 @@ def _number(name: str, value: Any, least: float, most: float, default: float) ->
 
 
 def format_value(value: Any) -> str:
-    """What was found, in SHOWN characters at most, however large it is and whatever it has within it."""
+    """The value as text of at most MAX_CHARACTERS characters, however large or deeply nested it is."""
     return short(reprlib.repr(value))
 
 
 def short(text: str) -> str:
-    """A text in SHOWN characters at most: its beginning and its end."""
-    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS // 2]}...{text[3 - MAX_CHARACTERS // 2 :]}"
+    """The beginning and the end of a text, together at most MAX_CHARACTERS characters."""
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return f"{text[: MAX_CHARACTERS // 2]}...{text[3 - MAX_CHARACTERS // 2 :]}"

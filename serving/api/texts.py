@@ -1,4 +1,4 @@
-"""Texts and tokens: the tokenizer of a served model, the template of its chats, and answers as they grow."""
+"""Texts and tokens: the tokenizer of a served model, its chat template, and the growing text of an answer."""
 
 import time
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from slipway.trainer.data import vocabulary
 from slipway.trainer.start.huggingface import GENERATION, TOKENIZER, TOKENIZER_CONFIG
 
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
-"""The special tokens that a template may write."""
+"""The special tokens that a chat template may use."""
 
 
 class ServedTokenizer:
@@ -26,22 +26,20 @@ class ServedTokenizer:
         self.ends = _ends(folder)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text's tokens."""
         ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of some tokens."""
         text: str = self.tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
     def token(self, id: int) -> str:
-        """One token as a text, which may be a part of a character."""
+        """The text of one token, which may be only a part of a character."""
         text: str = self.tokenizer.decode([id], skip_special_tokens=False)
         return text
 
     def chat(self, messages: Sequence[Message]) -> str:
-        """The prompt of a chat: by the model's own template, or line by line for a model that was taught none.
+        """The prompt of a chat, from the model's own template, or line by line if the model has no template.
 
         Raises BadRequest for messages that the template refuses.
         """
@@ -53,7 +51,7 @@ class ServedTokenizer:
         def refuse(message: str) -> None:
             raise jinja2.TemplateError(message)
 
-        # What transformers gives a template, beside the messages.
+        # The variables that transformers passes to a template besides the messages.
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
@@ -67,7 +65,7 @@ class ServedTokenizer:
             raise BadRequest("messages", f"the model's template refuses them: {short(str(error))}") from None
 
     def _special_tokens(self) -> dict[str, str]:
-        """The texts of the special tokens that the settings name, such as `bos_token`."""
+        """The texts of the special tokens in the tokenizer's settings, such as `bos_token`."""
         named = {name: self._settings.get(name) for name in SPECIAL}
         texts = {
             name: special_token.get("content") if isinstance(special_token, dict) else special_token
@@ -76,41 +74,48 @@ class ServedTokenizer:
         return {name: text for name, text in texts.items() if isinstance(text, str)}
 
     def growing(self, stops: Sequence[str]) -> "GrowingText":
-        """The text of an answer under way."""
+        """A new, empty answer that stops at one of these texts."""
         return GrowingText(self, stops)
 
 
 class GrowingText:
-    """An answer's text, given out as soon as no later token can change it."""
+    """The text of an answer in progress. It releases characters once no later token can change them."""
 
     def __init__(self, tokenizer: ServedTokenizer, stops: Sequence[str]) -> None:
         from tokenizers.decoders import DecodeStream
 
-        self._tokenizer, self._stops = tokenizer, stops
+        self._tokenizer = tokenizer
+        self._stops = stops
         self._stream = DecodeStream(skip_special_tokens=True)
         self._held_back = max((len(stop) for stop in stops), default=1) - 1
-        self.text, self.stopped = "", False
+        self.text = ""
+        self.stopped = False
         self._read = self._sent = 0
 
     def add(self, tokens: Sequence[int]) -> None:
-        """Take all tokens of the answer so far; those that are new are decoded."""
+        """Decode the new tokens; `tokens` are all tokens of the answer so far."""
         for token in tokens[self._read :]:
             self.text += self._stream.step(self._tokenizer.tokenizer, token) or ""
         self._read = len(tokens)
-        positions = [position for stop in self._stops if (position := self.text.find(stop)) >= 0]
+        positions = [position for position in map(self.text.find, self._stops) if position >= 0]
         if positions:
-            self.text, self.stopped = self.text[: min(positions)], True
+            self.text = self.text[: min(positions)]
+            self.stopped = True
 
     def end(self, tokens: Sequence[int]) -> None:
-        """The answer has ended: what was half a character is what it is."""
-        if not self.stopped and (decoded := self._tokenizer.decode(tokens)).startswith(self.text):
+        """The answer has ended, so an incomplete character at its end is final."""
+        if self.stopped:
+            return
+        decoded = self._tokenizer.decode(tokens)
+        if decoded.startswith(self.text):
             self.text = decoded
         self._held_back = 0
 
     def take(self) -> str:
-        """What may be given out and was not."""
+        """The characters that are final since the last call."""
         end = len(self.text) if self.stopped else max(self._sent, len(self.text) - self._held_back)
-        piece, self._sent = self.text[self._sent : end], max(self._sent, end)
+        piece = self.text[self._sent : end]
+        self._sent = max(self._sent, end)
         return piece
 
 
@@ -122,7 +127,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _ends(folder: Path) -> frozenset[int]:
-    """The tokens that end an answer."""
+    """The ids of the tokens that end an answer."""
     named = _settings(folder / GENERATION).get("eos_token_id")
     if named is not None:
         return frozenset(named if isinstance(named, list) else [named])

@@ -1,1 +1,1 @@
-"""The engine of the embedded worker: a decoder with a cache of keys and values, and continuous batching over it."""
+"""The engine of the embedded worker: a decoder with a KV cache, and continuous batching."""

@@ -1,7 +1,7 @@
-"""Continuous batching: requests join and leave the batch between two tokens, and nobody waits for the longest answer.
+"""Continuous batching: requests join and leave the batch between tokens, so none waits for the longest answer.
 
-One thread runs the engine. A turn takes a piece of the prompts that wait first into free rows of the cache, then steps
-all rows that answer by one token. What a turn made is handed over at once, for all answers together.
+One thread runs the engine. Each turn first reads a piece of the waiting prompts into free rows of the cache, and then
+generates one token for every row that is answering. A turn delivers the new tokens of all answers together.
 """
 
 import queue
@@ -18,69 +18,70 @@ from slipway.serving.engine.sampling import draw, generator
 from slipway.serving.engine.sampling_settings import Sampling
 
 PIECE = 512
-"""Tokens of a prompt that are read between two steps: more would hold up the answers that are under way."""
+"""Tokens of a prompt to read between two steps; more would delay the answers in progress."""
 Finish = str
-"""Why an answer ended: stop, length, cancelled, error."""
+"""The reason why an answer ended: stop, length, cancelled or error."""
 
 
 @dataclass(eq=False)
 class Sequence:
-    """One answer under way."""
+    """One answer in progress."""
 
     prompt: list[int]
     most: int
-    """New tokens at most."""
+    """The most new tokens."""
     sampling: Sampling
     ends: frozenset[int] = frozenset()
-    """The tokens that end an answer; they are not part of it."""
+    """The tokens that end an answer without being part of it."""
     scored: bool = False
-    """Whether the log-probability of each token of the prompt is wanted too."""
+    """Whether to compute log-probabilities, including those of the prompt's tokens."""
     top: int = 1
-    """How many of the likeliest tokens are noted at each place, where `scored`."""
+    """With `scored`, the number of likeliest tokens to record at each position."""
     tokens: list[int] = field(default_factory=list)
     chances: list[float] = field(default_factory=list)
-    """The log-probability of each token of the prompt, but the first, where `scored`."""
+    """With `scored`, the log-probability of each token of the prompt except the first."""
     logprobs: list[float] = field(default_factory=list)
-    """That of each new token, where `scored`."""
+    """With `scored`, the log-probability of each new token."""
     likeliest: list[list[tuple[int, float]]] = field(default_factory=list)
-    """The likeliest tokens at each place of `chances` and then of `logprobs`, the likeliest first, each with its
-    log-probability."""
+    """The likeliest tokens with their log-probabilities, in falling order, for each entry of `chances` and then of
+    `logprobs`."""
     finish: Finish = ""
     error: str = ""
     cancelled: bool = False
     begun_at: float = field(default_factory=time.monotonic)
     first_at: float = 0.0
     read: int = 0
-    """Tokens of the prompt that are in the cache."""
+    """The number of the prompt's tokens that are in the cache."""
     numbers: torch.Generator | None = None
 
     @property
     def length(self) -> int:
-        """Tokens in the cache once the next one is read."""
+        """The number of tokens in the cache after the next one is read."""
         return len(self.prompt) + len(self.tokens)
 
 
 Deliver = Callable[[list[Sequence]], None]
-"""Is given the answers that have a new token or have ended, on the engine's thread."""
+"""Receives the answers that have a new token or have ended, on the engine's thread."""
 
 
 @dataclass
 class Counts:
-    """What the engine has done, for its figures."""
+    """Counters of the engine's work, for its metrics."""
 
     steps: int = 0
     rows: int = 0
-    """The sum over the steps of the answers in each."""
+    """The number of answers in the batch, summed over all steps."""
     prompt_tokens: int = 0
     tokens: int = 0
     busy_seconds: float = 0.0
 
 
 class AnswerEngine:
-    """Answers sequences over one decoder, on a thread of its own."""
+    """Answers sequences with one decoder, on a thread of its own."""
 
     def __init__(self, decoder: InferenceDecoder, deliver: Deliver) -> None:
-        self._decoder, self._deliver = decoder, deliver
+        self._decoder = decoder
+        self._deliver = deliver
         self.rows = decoder.cache.keys.shape[1]
         self.counts = Counts()
         self._arrived: queue.SimpleQueue[Sequence | None] = queue.SimpleQueue()
@@ -89,26 +90,26 @@ class AnswerEngine:
         self._reading: Sequence | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self.failed = ""
-        """Why the engine has ended by itself; empty while it has not."""
+        """The error that stopped the engine; empty while it runs."""
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the engine's thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the turn under way; what is not answered stays unanswered."""
+        """Stop after the current turn and leave the remaining sequences unanswered."""
         self._arrived.put(None)
         self._thread.join()
 
     def submit(self, sequence: Sequence) -> None:
-        """Answer a sequence, which fits into a row."""
+        """Queue a sequence, which must fit into a row of the cache."""
         assert len(sequence.prompt) > 0 and len(sequence.prompt) + sequence.most <= self._decoder.longest
         sequence.numbers = generator(sequence.sampling)
         self._arrived.put(sequence)
 
     @property
     def waiting(self) -> int:
-        """Sequences that have no row yet."""
+        """The number of sequences without a row."""
         return len(self._waiting) + self._arrived.qsize()
 
     @property
@@ -124,17 +125,16 @@ class AnswerEngine:
                 self.counts.busy_seconds += time.monotonic() - began
                 if changed:
                     self._deliver(changed)
-        except (
-            Exception
-        ) as error:  # an engine that broke answers nobody: all requests are refused, and the process ends
+        except Exception as error:  # the engine cannot continue: it fails all requests, and the process exits
             self.failed = f"{type(error).__name__}: {error}"
             remaining = [*self._active, *([self._reading] if self._reading else []), *self._waiting]
             for sequence in remaining:
-                sequence.finish, sequence.error = "error", self.failed
+                sequence.finish = "error"
+                sequence.error = self.failed
             self._deliver(remaining)
 
     def _take(self) -> bool:
-        """Take what has arrived, waiting for it when there is nothing else to do; False at the end."""
+        """Take the new sequences from the queue, and wait for one if there is no other work; False after `stop`."""
         busy = bool(self._active or self._reading or self._waiting)
         while True:
             try:
@@ -147,8 +147,9 @@ class AnswerEngine:
             busy = True
 
     def _turn(self) -> list[Sequence]:
-        """Read a piece of the prompts, and one token of every row; the answers that have news."""
-        changed, remaining = self._drop_cancelled(), PIECE
+        """Read a piece of the prompts and generate one token for every row; returns the answers that changed."""
+        changed = self._drop_cancelled()
+        remaining = PIECE
         while remaining > 0 and self._next_prompt() is not None:
             before = self.counts.prompt_tokens
             changed += self._read_piece(remaining)
@@ -164,8 +165,10 @@ class AnswerEngine:
         return self._reading
 
     def _read_piece(self, most: int) -> list[Sequence]:
-        """Read on in the prompt, `most` tokens; it joins the others after its last piece, with its first token."""
-        sequence, row = self._reading, len(self._active)
+        """Read the next `most` tokens of the prompt. After its last piece the sequence joins the batch, with its first
+        new token."""
+        sequence = self._reading
+        row = len(self._active)
         assert sequence is not None
         piece = torch.tensor(sequence.prompt[sequence.read : sequence.read + most], device=self._device)
         logits = self._decoder.prefill(piece, row, sequence.read, every=sequence.scored)
@@ -192,7 +195,7 @@ class AnswerEngine:
         return there
 
     def _append(self, there: list[Sequence], logits: torch.Tensor) -> None:
-        """Draw a token for each, and see who has ended."""
+        """Draw a token for each sequence, and finish those that have ended."""
         drawn = draw(logits, [(sequence.sampling, sequence.numbers) for sequence in there])
         self.counts.tokens += len(there)
         for row, (sequence, token) in enumerate(zip(there, drawn, strict=True)):
@@ -209,7 +212,7 @@ class AnswerEngine:
                 sequence.finish = "length"
 
     def _score(self, sequence: Sequence, logits: torch.Tensor) -> None:
-        """Note how likely each token of the prompt was that follows one of this piece."""
+        """Record the log-probability of each token of the prompt that follows a token of this piece."""
         following = sequence.prompt[sequence.read + 1 : sequence.read + 1 + len(logits)]
         expected = torch.tensor(following, device=self._device, dtype=torch.long)[:, None]
         chances = logits[: len(following)].log_softmax(-1)
@@ -222,7 +225,7 @@ class AnswerEngine:
         ]
         if self._reading is not None and self._reading.cancelled:
             dropped.append(self._reading)
-            self._reading = None  # its row was the one after the last, and nobody has it now
+            self._reading = None  # its row, the one after the last active row, is free again
         for cancelled in dropped:
             cancelled.finish = "cancelled"
         self._waiting = deque(sequence for sequence in self._waiting if not sequence.finish)
@@ -230,7 +233,7 @@ class AnswerEngine:
         return dropped
 
     def _leave(self) -> None:
-        """Take the ended out of the batch; the last rows move into theirs."""
+        """Remove ended sequences from the batch and move the last rows into their places."""
         reading = self._reading
         for row in reversed(range(len(self._active))):
             if not self._active[row].finish:

@@ -1,15 +1,16 @@
-"""Sampling settings: what a request and the engine both know, without torch."""
+"""Sampling settings. They import no torch, because the parsing of requests uses them too."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a request wants its tokens drawn."""
+    """A request's settings for drawing tokens."""
 
     temperature: float = 1.0
-    """0 for the likeliest token."""
+    """0 always takes the likeliest token."""
     top_p: float = 1.0
-    """Only the likeliest tokens that together have this probability are drawn."""
+    """Draws only from the likeliest tokens that together have this probability."""
     seed: int | None = None
-    """Equal seeds give equal answers while logits are equal; other requests in the batch change their last bits."""
+    """Equal seeds give equal answers if the logits are equal; other requests in the batch can change their last
+    bits."""

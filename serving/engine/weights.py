@@ -1,8 +1,8 @@
-"""Weights as the engine multiplies them: verified first, then read tensor by tensor, fused where one product does.
+"""Weights for inference: first verified, then read tensor by tensor, and fused where one product is enough.
 
-Queries, keys and values are one matrix, and so are gate and up. The features of each head are put in pairs (i,
-i + features / 2), so that a rotation is one product of complex numbers; products of queries and keys do not depend on
-the order of features.
+Queries, keys and values are one matrix, and so are gate and up. The features of each head are reordered into pairs (i,
+i + features / 2), so that a rotation is one product of complex numbers. Products of queries and keys do not depend on
+the order of the features.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Refused(ValueError):
 
 @dataclass(frozen=True)
 class Linear:
-    """A matrix [outputs, inputs] and its bias, if it has one."""
+    """A matrix, [outputs, inputs], and its optional bias."""
 
     weight: Tensor
     bias: Tensor | None = None
@@ -31,7 +31,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Norm:
-    """The weight of a norm, and its bias where it is a LayerNorm."""
+    """The weight of a norm, and the bias of a LayerNorm."""
 
     weight: Tensor
     bias: Tensor | None = None
@@ -39,11 +39,11 @@ class Norm:
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """One block. Without `gated`, `up` is the matrix of a GELU block; with it, gate and up one above the other."""
+    """One block. With `gated`, `up` stacks the gate and up matrices; otherwise it is the matrix of a GELU block."""
 
     attention_norm: Norm
     fused: Linear
-    """Queries, keys, values: [(heads + 2 kv_heads) * features, width]."""
+    """Queries, keys and values: [(heads + 2 kv_heads) * features, width]."""
     out: Linear
     feed_forward_norm: Norm
     up: Linear
@@ -54,12 +54,12 @@ class BlockWeights:
 
 @dataclass(frozen=True)
 class DecoderWeights:
-    """All of a decoder, on one device."""
+    """All weights of a decoder, on one device."""
 
     shape: DecoderShape
     vocabulary: int
     length: int
-    """Tokens of the longest sequence that the model was trained for."""
+    """The longest sequence, in tokens, that the model was trained for."""
     embedding: Tensor
     positions: Tensor | None
     blocks: tuple[BlockWeights, ...]
@@ -68,7 +68,7 @@ class DecoderWeights:
 
     @property
     def bytes(self) -> int:
-        """The memory of all tensors, a tied head once."""
+        """The memory of all tensors in bytes; a tied head counts once."""
         sizes = {tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in self._tensors()}
         return sum(sizes.values())
 
@@ -78,21 +78,21 @@ class DecoderWeights:
 
 
 def verify(folder: Path, manifest: str) -> None:
-    """Compare every byte of an exported model with its manifest, which has this SHA-256.
+    """Verify every byte of an exported model against its manifest, whose SHA-256 is `manifest`.
 
     Raises DamagedCheckpoint, OSError, and Refused for a model without a tokenizer.
     """
     described = read_manifest(folder, manifest)
     if TOKENIZER not in described.files:
         raise Refused(
-            f"{folder}: found no {TOKENIZER}, expected the tokenizer of its training: export it anew with one"
+            f"{folder}: found no {TOKENIZER}, expected the tokenizer of its training: export the model again with one"
         )
     for name, expected in described.files.items():
         verify_file(folder / name, expected)
 
 
 def least_bytes(folder: Path, dtype: torch.dtype) -> int:
-    """The memory that the weights in a folder take in this type; the headers alone are read."""
+    """The memory of the weights in a folder in this dtype, in bytes. Only the headers are read."""
     stored = StoredWeights(folder, read_settings(folder))
     size = torch.empty((), dtype=dtype).element_size()
     tensors = {entry.hf_name: entry.stored for entry in stored.entries}
@@ -100,9 +100,9 @@ def least_bytes(folder: Path, dtype: torch.dtype) -> int:
 
 
 def read(folder: Path, dtype: torch.dtype, device: torch.device) -> DecoderWeights:
-    """The weights of a verified folder. Memory holds one block more than the weights at most.
+    """Read the weights of a verified folder. The peak memory is the weights and one block.
 
-    Raises Refused for a model that is no decoder, and ValueError for files that are none of a model of ours.
+    Raises Refused for a model that is not a decoder, and ValueError for files that are not an exported model.
     """
     settings = read_settings(folder)
     shape = settings.model
@@ -116,7 +116,10 @@ def read(folder: Path, dtype: torch.dtype, device: torch.device) -> DecoderWeigh
 class _Reader:
     def __init__(self, stored: StoredWeights, shape: DecoderShape, dtype: torch.dtype, device: torch.device) -> None:
         self._entries = {entry.name: entry for entry in stored.entries}
-        self._stored, self._shape, self._dtype, self._device = stored, shape, dtype, device
+        self._stored = stored
+        self._shape = shape
+        self._dtype = dtype
+        self._device = device
 
     def all(self) -> DecoderWeights:
         embedding = self._tensor("embedding.weight")
@@ -157,7 +160,7 @@ class _Reader:
         return Norm(self._tensor(f"{name}.weight"), self._optional(f"{name}.bias"))
 
     def _paired(self, name: str) -> Tensor:
-        """A tensor whose rows, if they are turned by positions, lie in the order of the pairs."""
+        """A tensor; rows that positions rotate are reordered into pairs."""
         stored = self._tensor(name)
         turned = self._shape.positions == "rotary" and any(part in name for part in TURNED)
         if not turned:
@@ -173,7 +176,7 @@ class _Reader:
 
 
 TURNED = ("attention.query.", "attention.key.", "query_norm", "key_norm")
-"""What is in the names of the tensors whose rows are a head's features that are turned."""
+"""Parts of the names of tensors whose rows are the features of a head that positions rotate."""
 
 
 def _of(part: object) -> list[Tensor]:

@@ -1,1 +1,1 @@
-"""The front: takes requests for all models, gives each to a version that answers, and switches versions."""
+"""The front: receives the requests for all models, passes each to a version, and switches versions."""

@@ -1,6 +1,6 @@
-"""Backends: what answers with one version. A worker process here; on a cluster, the service of vLLM's pods.
+"""Backends: each answers with one version of a model, as a local worker process or as a Service of vLLM pods.
 
-A backend is never changed: another version is another backend, and one that has died is replaced.
+A backend never changes its version: a new version has a new backend, and a backend that has died is replaced.
 """
 
 import abc
@@ -20,36 +20,37 @@ from slipway.serving.records import ServedVersion, service_name
 from slipway.trainer.base import parsing
 
 DRAIN_SECONDS = 300.0
-"""What answers may take that are under way when their version has lost the traffic."""
+"""Seconds for the answers in progress when their version loses the traffic."""
 END_SECONDS = 15.0
-"""What a worker process may take to end before it is killed."""
+"""Seconds for a worker process to exit before it is killed."""
 HEALTH_SECONDS = 1.0
 BackendState = Literal["starting", "ready", "refused", "dead"]
 
 
 class Backend(abc.ABC):
-    """What answers with one version of a model."""
+    """Answers requests with one version of a model."""
 
     def __init__(self, model: str, version: ServedVersion) -> None:
-        self.model, self.version = model, version
+        self.model = model
+        self.version = version
         self.state: BackendState = "starting"
         self.why = ""
-        """Why it is refused or dead."""
+        """The reason why the backend is refused or dead."""
         self.url = ""
         self.in_flight = 0
         self.changed = asyncio.Event()
-        """Set when the state is another."""
+        """Set when the state changes."""
 
     @abc.abstractmethod
     async def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the backend, without waiting until it is ready."""
 
     @abc.abstractmethod
     async def end(self) -> None:
-        """End, once nothing is under way."""
+        """Stop the backend, which has no requests in progress."""
 
     async def retire(self) -> None:
-        """Let what is under way end, then end; nobody gives it a further request."""
+        """Finish the answers in progress, then stop. The backend gets no new requests."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_SECONDS):
                 while self.in_flight:
@@ -57,12 +58,13 @@ class Backend(abc.ABC):
         await self.end()
 
     def _is(self, state: BackendState, why: str = "") -> None:
-        self.state, self.why = state, why
+        self.state = state
+        self.why = why
         self.changed.set()
 
 
 class LocalWorker(Backend):
-    """A worker process of this machine, which ends with this one."""
+    """A worker process on this machine, which ends with the front's process."""
 
     def __init__(self, model: str, version: ServedVersion, durable: Path) -> None:
         super().__init__(model, version)
@@ -72,7 +74,7 @@ class LocalWorker(Backend):
 
     @property
     def pid(self) -> int:
-        """The process; 0 before there is one."""
+        """The pid of the process; 0 before it starts."""
         return self._process.pid if self._process else 0
 
     async def start(self) -> None:
@@ -103,7 +105,7 @@ class LocalWorker(Backend):
                 self._process.send_signal(signal.SIGTERM)
             try:
                 await asyncio.wait_for(self._process.wait(), END_SECONDS)
-            except TimeoutError:  # it hangs: nothing is under way any more, so nothing is lost
+            except TimeoutError:  # the process hangs, and no answers are in progress that a kill would lose
                 self._process.kill()
         if self._watch is not None:
             await self._watch
@@ -125,11 +127,12 @@ class LocalWorker(Backend):
 
 
 class ClusterService(Backend):
-    """The pods of one version on a cluster, behind a Service; whoever applies the objects starts and ends them."""
+    """The pods of one version on a cluster, behind a Service. The front does not start or stop the pods."""
 
     def __init__(self, model: str, version: ServedVersion, url: str, session: aiohttp.ClientSession) -> None:
         super().__init__(model, version)
-        self.url, self._session = url, session
+        self.url = url
+        self._session = session
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -152,15 +155,15 @@ class ClusterService(Backend):
 
 @dataclasses.dataclass(frozen=True)
 class BackendMaker:
-    """Makes the backends of one platform."""
+    """Makes the backends of one installation."""
 
     durable: Path
     session: aiohttp.ClientSession
     service: str = ""
-    """On a cluster the URL of a version's service, with {name}; empty for worker processes here."""
+    """On a cluster, the URL of a version's Service, with {name} in it; empty for local worker processes."""
 
     def make(self, model: str, version: ServedVersion) -> Backend:
-        """The backend of a version, not started yet."""
+        """The backend of a version, not started."""
         if not self.service:
             return LocalWorker(model, version, self.durable)
         return ClusterService(model, version, self.service.format(name=service_name(model, version)), self.session)

@@ -1,4 +1,4 @@
-"""Figures of the front in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
+"""The front's metrics in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -11,19 +11,18 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass
 class Histogram:
-    """How many measurements were up to each bound."""
+    """A histogram: the number of measurements up to each bound."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     total: float = 0.0
 
     def add(self, value: float) -> None:
-        """Count one measurement."""
         self.counts[bisect_left(BOUNDS, value)] += 1
         self.total += value
 
 
 class FrontFigures:
-    """What the front has counted since it started."""
+    """The front's counters since it started."""
 
     def __init__(self) -> None:
         self.requests: defaultdict[Labels, int] = defaultdict(int)
@@ -32,12 +31,12 @@ class FrontFigures:
         self.durations: defaultdict[Labels, Histogram] = defaultdict(Histogram)
 
     def text(self, gauges: Mapping[str, tuple[str, Mapping[Labels, float]]]) -> str:
-        """All figures; `gauges` are what is true now, with what each of them is."""
+        """All metrics as text; `gauges` are the current values by name, each with its help text."""
         lines = [
-            *_counter("slipway_serving_requests_total", "Requests, by what came of them", self.requests),
-            *_counter("slipway_serving_retried_total", "Requests given to another backend after one", self.retried),
-            *_histogram("slipway_serving_first_token_seconds", "Until the first byte of an answer", self.first),
-            *_histogram("slipway_serving_request_seconds", "Until the last byte of an answer", self.durations),
+            *_counter("slipway_serving_requests_total", "Requests, by result", self.requests),
+            *_counter("slipway_serving_retried_total", "Requests retried after a backend failed", self.retried),
+            *_histogram("slipway_serving_first_token_seconds", "Time to the first byte of an answer", self.first),
+            *_histogram("slipway_serving_request_seconds", "Time to the last byte of an answer", self.durations),
         ]
         for name, (help, values) in gauges.items():
             lines += [*_head(name, help, "gauge"), *(_line(name, labels, value) for labels, value in values.items())]
@@ -45,7 +44,7 @@ class FrontFigures:
 
 
 def labels(**named: str) -> Labels:
-    """The labels of a figure."""
+    """The labels of a metric, in their canonical order."""
     return tuple(named.items())
 
 
@@ -72,7 +71,9 @@ def _head(name: str, help: str, kind: str) -> Sequence[str]:
 
 def _line(name: str, labels: Labels, value: float) -> str:
     inside = ",".join(f'{key}="{_escaped(label)}"' for key, label in labels)
-    return f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:g}"
+    if inside:
+        return f"{name}{{{inside}}} {value:g}"
+    return f"{name} {value:g}"
 
 
 def _escaped(value: str) -> str:

@@ -1,4 +1,4 @@
-"""The front's application: OpenAI's API for all models, who answers for them, figures, and a page to try it on."""
+"""The front's application: OpenAI's API for all models, the state of their versions, metrics, and a page to try it."""
 
 import asyncio
 import logging
@@ -14,6 +14,7 @@ from slipway.serving.api.request_parsing import format_value
 from slipway.serving.front.backends import BackendMaker
 from slipway.serving.front.figures import FrontFigures, Labels, labels
 from slipway.serving.front.passing import Passing
+from slipway.serving.front.rollout import Answered
 from slipway.serving.front.switch import ModelSwitch
 from slipway.serving.problems import as_documents, under_names
 from slipway.serving.records import ServingRecords
@@ -23,7 +24,7 @@ from slipway.trainer.base.exporting import HealthAnswer
 TICK_SECONDS = 0.2
 MAX_BYTES = 16 << 20
 PROBED = ("/live", "/health")
-"""A probe may come through a sidecar, which answers under any name."""
+"""Paths of probes, which may come through a sidecar and so have any host name."""
 PAGE = Path(__file__).with_name("page.html")
 log = logging.getLogger("slipway.serving")
 
@@ -39,8 +40,11 @@ class Front:
         url: str,
         names: Collection[str] = (),
     ) -> None:
-        """`names` are those under which it answers, besides this machine's."""
-        self._records, self._maker, self._session, self._url = records, maker, session, url
+        """`names` are further host names under which the front answers, besides this machine's."""
+        self._records = records
+        self._maker = maker
+        self._session = session
+        self._url = url
         self._names = names
         self.switches: dict[str, ModelSwitch] = {}
         self._figures = FrontFigures()
@@ -48,10 +52,9 @@ class Front:
         self._unlisted = ""
         self._beside: set[asyncio.Task[None]] = set()
         self.wanted_at = time.monotonic()
-        """When anything was last wanted."""
+        """When a model was last wanted, by the monotonic clock."""
 
     def application(self) -> web.Application:
-        """The application."""
         application = web.Application(
             client_max_size=MAX_BYTES, middlewares=[under_names(self._names, PROBED), as_documents]
         )
@@ -68,7 +71,7 @@ class Front:
         return application
 
     async def run(self) -> None:
-        """Follow the records, for ever; a model whose records cannot be read keeps what it has."""
+        """Follow the records until cancelled. A model whose records cannot be read keeps its versions."""
         while True:
             for model in self._model_names():
                 if model not in self.switches:
@@ -81,12 +84,12 @@ class Front:
             await asyncio.sleep(TICK_SECONDS)
 
     def _model_names(self) -> list[str]:
-        """The models that were ever wanted; those of before while the records cannot be listed."""
+        """All models with records; while these cannot be listed, the models known so far."""
         try:
             return self._records.models()
         except OSError as error:
             if self._unlisted != str(error):
-                log.error("which models are wanted: %s", error)
+                log.error("the records of the served models cannot be listed: %s", error)
             self._unlisted = str(error)
             return list(self.switches)
 
@@ -100,7 +103,7 @@ class Front:
             self._unreadable[model] = str(error)
 
     async def end(self) -> None:
-        """End all backends once nothing is under way; what was counted is kept."""
+        """Save the counts of requests, and stop all backends after their answers in progress."""
         await asyncio.gather(*(switch.request_counter.end() for switch in self.switches.values()))
         for task in self._beside:
             task.cancel()
@@ -122,15 +125,18 @@ class Front:
         return await Passing(request, body, document, switch, self._session, self._figures, only).answer()
 
     def _named(self, name: object) -> ModelSwitch | None:
-        """The model of a request: its name, with or without a version; without a name the only one there is."""
+        """The model that a request names, with or without a version. Without a name it is the only model, if there is
+        only one."""
         known = self._answered()
         if name in (None, "") and len(known) == 1:
             return self.switches[known[0]]
-        model = name.partition("@")[0] if isinstance(name, str) else ""
+        if not isinstance(name, str):
+            return None
+        model = name.partition("@")[0]
         return self.switches[model] if model in known else None
 
     def _unknown(self, name: object) -> web.Response:
-        """The refusal of a name that nobody answers to."""
+        """The refusal of an unknown model name."""
         known = [
             name
             for model in self._answered()
@@ -140,7 +146,7 @@ class Front:
         return web.json_response(answering.problem(problem, field="model", code="model_not_found"), status=404)
 
     def _answered(self) -> list[str]:
-        """The models that are wanted."""
+        """The models that should be served."""
         return [
             name
             for name, switch in self.switches.items()
@@ -152,24 +158,24 @@ class Front:
         return web.json_response({"object": "list", "data": listed})
 
     async def _model(self, request: web.Request) -> web.Response:
-        """One model by its name."""
         name = request.match_info["name"]
-        return (
-            web.json_response(_listed(name, self.switches[name])) if name in self._answered() else self._unknown(name)
-        )
+        if name in self._answered():
+            return web.json_response(_listed(name, self.switches[name]))
+        return self._unknown(name)
 
     async def _live(self, _: web.Request) -> web.Response:
-        """The front itself runs."""
+        """Whether the front itself runs."""
         return _health_response(exporting.live())
 
     async def _health(self, _: web.Request) -> web.Response:
-        """Whether each model that is wanted is answered for."""
-        problems = {name: problem for name, switch in self.switches.items() if (problem := switch.problem)}
+        """Whether every model that should be served has a version that can answer."""
+        problems = {name: switch.problem for name, switch in self.switches.items()}
+        problems = {name: problem for name, problem in problems.items() if problem}
         problems |= self._unreadable
         return _health_response(exporting.health(problems))
 
     async def _serving(self, _: web.Request) -> web.Response:
-        """Who answers for each model, for the page and for people."""
+        """The versions of each model and their shares of the traffic, for the page and for people."""
         answer = {
             name: {
                 "wish": switch.state.number,
@@ -179,9 +185,7 @@ class Front:
                         "share": share.share,
                         "ready": share.ready,
                         "note": share.note,
-                        "requests": switch.answered[key].requests
-                        if (key := share.version.checkpoint) in switch.answered
-                        else 0,
+                        "requests": switch.answered.get(share.version.checkpoint, Answered()).requests,
                     }
                     for share in switch.shares()
                 ],
@@ -198,13 +202,14 @@ class Front:
         for name, switch in self.switches.items():
             for share in switch.shares():
                 at = labels(model=name, version=share.version.number)
-                ready[at], shares[at] = float(share.ready), share.share
+                ready[at] = float(share.ready)
+                shares[at] = share.share
                 backend = switch.backends.get(share.version.checkpoint)
                 under_way[at] = backend.in_flight if backend else 0
         gauges = {
             "slipway_serving_ready": ("Whether a version can answer", ready),
-            "slipway_serving_share": ("Of new requests, by version", shares),
-            "slipway_serving_in_flight": ("Requests under way", under_way),
+            "slipway_serving_share": ("Share of new requests, by version", shares),
+            "slipway_serving_in_flight": ("Requests in progress", under_way),
         }
         text = self._figures.text(gauges)
         return web.Response(text=text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
@@ -214,7 +219,7 @@ class Front:
 
 
 def _listed(name: str, switch: ModelSwitch) -> dict[str, object]:
-    """A model as OpenAI lists it."""
+    """A model in the form of OpenAI's list of models."""
     return {
         "id": name,
         "object": "model",
@@ -225,9 +230,9 @@ def _listed(name: str, switch: ModelSwitch) -> dict[str, object]:
 
 
 def _version(switch: ModelSwitch, name: object) -> str | None:
-    """The checkpoint of the version that a request names, empty for one that names none; None where it does not answer.
+    """The checkpoint of the version that a request names; empty if it names none, None if that version does not answer.
 
-    Whoever names a version is answered by that one or by none.
+    A request that names a version is answered by that version or refused.
     """
     if not isinstance(name, str) or "@" not in name:
         return ""

@@ -1,9 +1,9 @@
-"""Passing on: one request to a backend and its answer back, so that nothing is lost that can be saved.
+"""Passes one request to a backend and the answer back, with retries as long as these are possible.
 
-Until the first byte has gone to the client, a backend that dies or fails is only one attempt: the request goes to
-another version, or waits for the backend that is started anew. Afterwards nothing can be taken back, and the client
-gets the error. A wrong request is the client's own affair, and no attempt; a request that each backend fails at
-ends after a few tries, and speaks against none of them.
+Until the first byte has gone to the client, the failure of a backend is only one failed attempt: the request goes to
+another version, or waits until the backend is restarted. After the first byte the client gets the error. An invalid
+request is answered with the client's error and not retried. A request on which every backend fails ends after a few
+attempts, and does not count against any of the backends.
 """
 
 import asyncio
@@ -24,36 +24,37 @@ from slipway.serving.front.switch import ModelSwitch
 from slipway.trainer.base import parsing
 
 WAIT_SECONDS = 60.0
-"""How long a request waits for a backend that is being started."""
+"""Seconds that a request waits for a backend to start."""
 BUSY = 503
 GONE = 499
-"""Counted of a stream whose client went away, as proxies count it."""
-VERSION_HEADER, CHECKPOINT_HEADER = "X-Slipway-Version", "X-Slipway-Checkpoint"
+"""The status that is counted if the client of a stream disconnects, as proxies count it."""
+VERSION_HEADER = "X-Slipway-Version"
+CHECKPOINT_HEADER = "X-Slipway-Checkpoint"
 PASSED = ("Content-Type", "Cache-Control", "Retry-After")
 
 
 TRIES = 4
-"""So often is a request tried that backends answer with a fault of theirs: it may be the request that causes it."""
+"""The most attempts that end in a backend's own error, because the request itself may cause it."""
 PAUSE_SECONDS = 0.05
-"""Before a request is tried anew; four times as long for each fault."""
+"""Seconds before a request is retried, times four for each fault."""
 
 
 class _Failed(Exception):
     """An attempt failed before anything went to the client."""
 
     def __init__(self, problem: str, answered: bool = False) -> None:
-        """`answered` says whether the backend said so itself."""
+        """`answered` says whether the backend itself answered with the error."""
         super().__init__(problem)
         self.answered = answered
 
 
 class _Gone(Exception):
-    """The client went away: nobody's failure."""
+    """The client disconnected, which does not count as a failure."""
 
 
 @dataclass
 class Passing:
-    """One request on its way."""
+    """One request in progress."""
 
     request: web.Request
     body: bytes
@@ -65,11 +66,12 @@ class Passing:
     """The checkpoint of the version that the request names; empty for any."""
     begun: float = field(default_factory=time.monotonic)
     began_to_answer: bool = False
-    """Whether the first byte of an answer has gone out."""
+    """Whether the first byte of an answer has been sent."""
 
     async def answer(self) -> web.StreamResponse:
         """The answer of the first backend that gives one."""
-        failed, faults = frozenset[str](), list[Backend]()
+        failed = frozenset[str]()
+        faults = list[Backend]()
         while True:
             backend = self.switch.choose(failed, self.only) or await self._backend_to_come()
             if backend is None:
@@ -78,38 +80,41 @@ class Passing:
                 answer = await self._attempt(backend)
             except _Failed as error:
                 self._count(self.figures.retried, backend)
-                self._blame([] if error.answered else [backend])
-                faults += [backend] if error.answered else []
+                if error.answered:
+                    faults.append(backend)
+                else:
+                    self._blame([backend])
                 failed |= {backend.version.checkpoint}
                 if len(faults) >= TRIES or time.monotonic() - self.begun > WAIT_SECONDS:
-                    self._blame(faults if len({fault.version for fault in faults}) == 1 else [])
+                    if len({fault.version for fault in faults}) == 1:
+                        self._blame(faults)
                     return self._failed(str(error))
                 if self.switch.choose(failed, self.only) is None:
-                    failed = frozenset()  # who failed may have been started anew by then
+                    failed = frozenset()  # the failed backends may have restarted after the pause
                     await asyncio.sleep(PAUSE_SECONDS * 4 ** len(faults))
             else:
                 self._blame(faults)
                 return answer
 
     def _blame(self, backends: list[Backend]) -> None:
-        """Count that each of them failed; nobody calls this for a request that both versions answer with a fault."""
+        """Count a failure of each backend. The caller leaves out requests on which both versions fail."""
         for backend in backends:
             self.switch.observed(backend).fail()
 
     async def _backend_to_come(self) -> Backend | None:
-        """The backend that is ready first; None when none is coming, or not in time."""
-        while (backend := self.switch.choose(only=self.only)) is None:
+        """Wait for a backend to be ready; None if none is starting, or none is ready in time."""
+        while True:
+            backend = self.switch.choose(only=self.only)
+            if backend is not None:
+                return backend
             remaining = WAIT_SECONDS - (time.monotonic() - self.begun)
             if remaining <= 0 or not self.switch.expects:
                 return None
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.switch.changed.wait(), min(remaining, 1.0))
-            except TimeoutError:
-                continue
-        return backend
 
     async def _attempt(self, backend: Backend) -> web.StreamResponse:
-        """Raises _Failed."""
+        """Send the request to a backend and pass its answer on. Raises _Failed."""
         backend.in_flight += 1
         self.switch.observed(backend).begin(time.monotonic())
         try:
@@ -136,7 +141,7 @@ class Passing:
             backend.in_flight -= 1
 
     def _body(self, backend: Backend) -> bytes:
-        """The request with the name that the backend has."""
+        """The request's body with the backend's own model name."""
         return json.dumps({**self.document, "model": backend.version.named(self.switch.model)}).encode()
 
     def _pass_complete(
@@ -152,12 +157,14 @@ class Passing:
         return web.Response(body=content, status=response.status, headers=self._headers(backend, response))
 
     async def _stream(self, backend: Backend, response: aiohttp.ClientResponse) -> web.StreamResponse:
-        """Pass the events on as they come; a backend that dies in the middle ends the stream with an error."""
+        """Pass the events on as they arrive. If the backend dies in the middle, the stream ends with an error."""
         chunks = response.content.iter_any()
         chunk = await anext(chunks, b"")
         if not chunk:
-            raise _Failed("it ended its answer before it began")
-        first, events, status = time.monotonic() - self.begun, 0, 200
+            raise _Failed("the backend closed the stream before the first byte")
+        first = time.monotonic() - self.begun
+        events = 0
+        status = 200
         out = web.StreamResponse(headers=self._headers(backend, response))
         self.began_to_answer = True
         try:
@@ -199,7 +206,7 @@ class Passing:
         counter[labels(model=self.switch.model, version=backend.version.number, **more)] += 1
 
     def _nobody(self) -> web.Response:
-        problem = self.switch.problem or f"model {self.switch.model}: nobody was ready within {WAIT_SECONDS:.0f} s"
+        problem = self.switch.problem or f"model {self.switch.model}: no version was ready in {WAIT_SECONDS:.0f} s"
         return self._failed(problem, BUSY)
 
     def _failed(self, problem: str, status: int = 502) -> web.Response:
@@ -210,7 +217,7 @@ class Passing:
 
 @contextlib.contextmanager
 def _going_away() -> Iterator[None]:
-    """Tells a client that went away from a backend that broke off; aiohttp raises the same errors for both."""
+    """Raise _Gone if the client disconnects: aiohttp raises the same errors for clients and for backends."""
     try:
         yield
     except ConnectionError as error:

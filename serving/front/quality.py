@@ -1,8 +1,8 @@
-"""Quality: both versions of a switch predict the same texts that people wrote, beside the traffic.
+"""Compares the quality of both versions of a switch: each predicts the same texts from people's requests.
 
-The bits that a version needs for each byte of a text say how well it knows such texts, whatever its tokenizer. They are
-asked for in the way of every server of OpenAI's completions: `echo` with `logprobs`. One text at a time: people's
-requests come first, and what does not fit in the queue is left out.
+The measure is the bits per byte that a version needs for a text, which does not depend on its tokenizer. The comparison
+uses `echo` with `logprobs`, which every server of OpenAI's completions supports. It compares one text at a time, so
+that the requests themselves come first, and leaves out texts that do not fit in the queue.
 """
 
 import asyncio
@@ -16,46 +16,49 @@ import aiohttp
 from slipway.serving.front.backends import Backend
 
 Pair = tuple[Backend, Backend]
-"""The version before, and the new one."""
+"""The old version and the new one."""
 WAITING = 64
 LONGEST = 4096
-"""Characters of a text that are compared."""
+"""The most characters of a text to compare."""
 SHORTEST = 16
 SCORE_SECONDS = 60.0
 FAULTS = 3
-"""After so many failed comparisons in a row the versions count as unable to predict."""
+"""The versions count as unable to score texts after this many failed comparisons in a row."""
 
 
 class QualityComparison:
-    """Compares the two versions of one switch on people's texts."""
+    """Compares the two versions of one switch on the texts of requests."""
 
     def __init__(self, pair: Callable[[], Pair | None], add: Callable[[Pair, float], None]) -> None:
-        """`pair` gives the versions to compare now; `add` takes by how many bits per byte the new one is worse."""
-        self._pair, self._add = pair, add
+        """`pair` returns the versions to compare now; `add` receives the new version's loss above the old one's, in
+        bits per byte."""
+        self._pair = pair
+        self._add = add
         self._texts: asyncio.Queue[str] = asyncio.Queue(WAITING)
         self._faults = 0
 
     @property
     def works(self) -> bool:
-        """Whether the versions can be asked."""
+        """Whether the versions can score texts."""
         return self._faults < FAULTS
 
     def begin(self) -> None:
-        """Another switch begins, of versions that may be able to."""
+        """Start with a new switch, whose versions may be able to score texts."""
         self._faults = 0
 
     def offer(self, document: Any) -> None:
-        """The request that was just answered: its text is compared while a switch is under way."""
+        """Compare the text of a request that was just answered, if a switch is in progress."""
         text = written(document)
         if self._pair() is not None and self.works and len(text) >= SHORTEST:
             with contextlib.suppress(asyncio.QueueFull):
                 self._texts.put_nowait(text[:LONGEST])
 
     async def run(self, session: aiohttp.ClientSession) -> None:
-        """Compare what is offered, for ever."""
+        """Compare the offered texts until cancelled."""
         while True:
             text = await self._texts.get()
-            if (pair := self._pair()) is None:
+            pair = self._pair()
+            if pair is None:
                 continue
             try:
                 old, new = [await bits_per_byte(session, backend, text) for backend in pair]
@@ -67,7 +70,7 @@ class QualityComparison:
 
 
 async def bits_per_byte(session: aiohttp.ClientSession, backend: Backend, text: str) -> float:
-    """What a backend needs for a text, without its first token. Raises ClientError, TimeoutError, and ValueError."""
+    """The bits per byte of a text without its first token. Raises ClientError, TimeoutError and ValueError."""
     ask = {
         "model": backend.version.named(backend.model),
         "prompt": text,
@@ -85,9 +88,11 @@ async def bits_per_byte(session: aiohttp.ClientSession, backend: Backend, text: 
 
 
 def written(document: Any) -> str:
-    """What a person wrote: the prompt, or the last message of a chat."""
+    """The text that a person wrote: the prompt, or the last message of a chat."""
     if not isinstance(document, dict):
         return ""
     messages = document.get("messages")
-    prompt = messages[-1].get("content") if isinstance(messages, list) and messages else document.get("prompt")
+    prompt = document.get("prompt")
+    if isinstance(messages, list) and messages:
+        prompt = messages[-1].get("content")
     return prompt if isinstance(prompt, str) else ""

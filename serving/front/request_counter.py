@@ -1,4 +1,4 @@
-"""The request counter, beside the traffic: what does not fit into the queue is left out, and said to be.
+"""Counts the texts of requests in the background. Texts that do not fit into the queue are left out, but counted.
 
 The tokens are those of the version that has the traffic; the front reads that version's tokenizer from its export.
 """
@@ -20,33 +20,36 @@ from slipway.serving.request_statistics import RequestRecords, TextCounts
 WAITING = 64
 SAVE_SECONDS = 30.0
 END_SECONDS = 5.0
-"""What counting the rest may take when the front ends."""
+"""Seconds for counting the remaining texts when the front stops."""
 log = logging.getLogger("slipway.serving")
 
 
 class RequestCounter:
-    """Counts the texts that one model is asked."""
+    """Counts the texts of one model's requests."""
 
     def __init__(self, durable: Path, model: str, version: Callable[[], ServedVersion | None]) -> None:
-        """`version` gives the one that has the traffic."""
-        self._durable, self._model, self._version = durable, model, version
+        """`version` returns the version that has the traffic."""
+        self._durable = durable
+        self._model = model
+        self._version = version
         self._records = RequestRecords(durable, model)
         self._host = re.sub("[^A-Za-z0-9-]", "-", socket.gethostname())
         self._texts: asyncio.Queue[str] = asyncio.Queue(WAITING)
         self._left_out = self._offered = self._done = 0
         self._read: tuple[str, str, ServedTokenizer] | None = None
-        """Of the version that was read last: its export, the name of its tokenizer, and the tokenizer."""
+        """The export, tokenizer name and tokenizer of the version that was read last."""
         self._at = ("", "")
-        """The day and the tokenizer of what is counted."""
-        self._counts, self._saved = TextCounts(), time.monotonic()
+        """The day and the tokenizer of the current counts."""
+        self._counts = TextCounts()
+        self._saved = time.monotonic()
 
     @property
     def waiting(self) -> int:
-        """Texts that are not counted yet."""
+        """The number of texts in the queue."""
         return self._offered - self._done
 
     def offer(self, text: str) -> None:
-        """A text of a request that was just answered."""
+        """Queue the text of a request that was just answered."""
         if not text:
             return
         try:
@@ -56,14 +59,14 @@ class RequestCounter:
             self._left_out += 1
 
     async def end(self) -> None:
-        """Return once all that was offered is counted, or after `END_SECONDS`."""
+        """Wait until all offered texts are counted, or for `END_SECONDS`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_SECONDS):
                 while self.waiting:
                     await asyncio.sleep(0.02)
 
     async def run(self) -> None:
-        """Count what is offered, for ever, and keep the counts now and then, and once it is cancelled."""
+        """Count the offered texts until cancelled; save the counts regularly, and at the end."""
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -77,14 +80,15 @@ class RequestCounter:
                 self._save()
 
     async def _alone(self, act: Callable[..., None], *arguments: str) -> None:
-        """Do something in a thread; what goes wrong there is no matter of those who ask."""
+        """Run `act` in a thread and log its errors, which must not affect the requests."""
         try:
             await asyncio.to_thread(act, *arguments)
         except (OSError, ValueError) as error:
-            log.warning("model %s: what it is asked is not counted: %s", self._model, error)
+            log.warning("model %s: its requests are not counted: %s", self._model, error)
 
     def _count(self, text: str) -> None:
-        if (version := self._version()) is None:
+        version = self._version()
+        if version is None:
             return
         name, tokenizer = self._tokenizer(version)
         if self._at != (request_statistics.today(), name):
@@ -95,7 +99,7 @@ class RequestCounter:
         self._counts.add(text, tokenizer.encode(text[: request_statistics.LONGEST]))
 
     def _tokenizer(self, version: ServedVersion) -> tuple[str, ServedTokenizer]:
-        """Raises OSError and ValueError."""
+        """The name and the tokenizer of a version. Raises OSError and ValueError."""
         if self._read is None or self._read[0] != version.folder:
             export = self._durable / version.folder
             self._read = (version.folder, request_statistics.tokenizer_of(export), ServedTokenizer(export))
@@ -104,5 +108,6 @@ class RequestCounter:
     def _save(self) -> None:
         self._saved = time.monotonic()
         if self._at[0]:
-            self._counts.left_out, self._left_out = self._counts.left_out + self._left_out, 0
+            self._counts.left_out = self._counts.left_out + self._left_out
+            self._left_out = 0
             self._records.keep(*self._at, self._host, self._counts)

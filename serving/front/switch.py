@@ -1,7 +1,7 @@
-"""The switch of one model: brings the backends that run, and the traffic, to what the records want.
+"""The switch of one model: it brings the running backends and the traffic to the state that the records ask for.
 
-The version before keeps all of the traffic until the new one is ready, and its share of it until the verdict. Then the
-other ends what it has begun, and ends. A backend that dies is started again, after longer and longer pauses.
+The old version keeps all of the traffic until the new one is ready, and its share until the verdict. Then the losing
+version finishes its answers and stops. A backend that dies is restarted, after longer and longer pauses.
 """
 
 import asyncio
@@ -16,39 +16,44 @@ from slipway.serving.front.rollout import Answered, decide, goes_to_new, waits_f
 from slipway.serving.records import Answering, ServedState, ServedVersion, ServingRecords, Share, SwitchVerdict
 
 CRASHES = 3
-"""So often may a new version die before its verdict."""
-PAUSE_SECONDS, LONGEST_PAUSE = 0.5, 30.0
+"""A new version that dies this many times before its verdict is rolled back."""
+PAUSE_SECONDS = 0.5
+LONGEST_PAUSE = 30.0
 KEPT_PAIRS = 256
 
 
 class ModelSwitch:
-    """Who answers for one model, as one front sees it."""
+    """The backends of one model in one front, and the choice between them."""
 
     def __init__(self, model: str, records: ServingRecords, maker: BackendMaker, url: str) -> None:
-        self.model, self._records, self._maker, self._url = model, records, maker, url
+        self.model = model
+        self._records = records
+        self._maker = maker
+        self._url = url
         self.state = ServedState(model, 0, None, None)
         self.backends: dict[str, Backend] = {}
-        """By the checkpoint of their version."""
+        """By the checkpoint of the version."""
         self.answered: dict[str, Answered] = {}
-        """By checkpoint, since the newest wish."""
+        """By checkpoint; reset with each new wish."""
         self.pairs: deque[float] = deque(maxlen=KEPT_PAIRS)
         self.changed = asyncio.Event()
-        """Set when somebody who waits for a backend should look again."""
+        """Set when requests that wait for a backend should check again."""
         self.quality = QualityComparison(lambda: self.pair, self._add_pair)
         self.request_counter = RequestCounter(records.durable, model, lambda: self.state.settled)
         self._requests = 0
         self._crashes: dict[str, int] = {}
         self._deaths: dict[str, tuple[str, str]] = {}
-        """What became of a version the last time, and why, by its checkpoint."""
+        """The last end of a version's backend ("died" or "was refused") and its reason, by checkpoint."""
         self._not_before: dict[str, float] = {}
         self._retiring: set[asyncio.Task[None]] = set()
         self._reported: Answering | None = None
 
     async def tick(self) -> None:
-        """Look at the records and at the backends, and do what follows. Raises ValueError and OSError."""
+        """Read the records, and start, stop and judge backends accordingly. Raises ValueError and OSError."""
         stored = self._records.state(self.model)
         if stored.number != self.state.number:
-            self.answered, self._requests = {}, 0
+            self.answered = {}
+            self._requests = 0
             self.pairs.clear()
             self.quality.begin()
             self._crashes.clear()
@@ -59,69 +64,86 @@ class ModelSwitch:
         self._say()
 
     def choose(self, without: frozenset[str] = frozenset(), only: str = "") -> Backend | None:
-        """Who answers the next request; None while nobody is ready who has not failed it (`without`).
+        """The backend for the next request; None while none is ready, apart from those that failed it (`without`).
 
         `only` is the checkpoint of the version that the request names.
         """
         if only:
             named = self.backends.get(only)
             return named if _answers(named, without) else None
-        old, new = self._of(self.state.settled), self._of(self.state.coming)
-        old_answers, new_answers = _answers(old, without), _answers(new, without)
+        old = self._of(self.state.settled)
+        new = self._of(self.state.coming)
+        old_answers = _answers(old, without)
+        new_answers = _answers(new, without)
         if not (old_answers and new_answers):
-            # A version on trial takes the place of the one before only where that is gone or has failed the request.
+            # A version on trial replaces the old one only if that is gone or has failed the request.
             alone = self.state.settled is None or without or old is None or old.state in ("refused", "dead")
-            return new if new_answers and alone else old if old_answers else None
+            if new_answers and alone:
+                return new
+            if old_answers:
+                return old
+            return None
         assert self.state.desired is not None
         number = self._requests
         self._requests += 1
-        return new if goes_to_new(number, self.state.desired.policy.share) else old
+        if goes_to_new(number, self.state.desired.policy.share):
+            return new
+        return old
 
     def _of(self, version: ServedVersion | None) -> Backend | None:
-        return self.backends.get(version.checkpoint) if version is not None else None
+        if version is None:
+            return None
+        return self.backends.get(version.checkpoint)
 
     @property
     def expects(self) -> bool:
-        """Whether somebody will be ready who is not; one that died has none in its place during its pause."""
+        """Whether another backend will become ready. During the pause after a death, a version has no backend."""
         paused = self._needed().keys() - self.backends.keys()
         return bool(paused) or any(backend.state in ("starting", "dead") for backend in self.backends.values())
 
     @property
     def problem(self) -> str:
-        """Why nobody answers; empty while somebody does, or nobody should."""
+        """The reason why no version answers; empty while one does, or none should."""
         if not self._needed():
-            refused = self.state.verdict is not None and self.state.verdict.outcome == "back"
-            return self.state.verdict.why if refused and self.state.verdict else ""
+            verdict = self.state.verdict
+            if verdict is not None and verdict.outcome == "back":
+                return verdict.why
+            return ""
         if any(backend.state == "ready" for backend in self.backends.values()):
             return ""
         return "; ".join(f"{version.named(self.model)}: {self._note(version)}" for version in self._needed().values())
 
     def observed(self, backend: Backend) -> Answered:
-        """What is seen of a backend's answers since the newest wish."""
+        """The measurements of a backend's answers since the newest wish."""
         return self.answered.setdefault(backend.version.checkpoint, Answered())
 
     @property
     def pair(self) -> tuple[Backend, Backend] | None:
-        """The version before and the new one, where both are ready and a share is compared."""
-        settled, coming = self.state.settled, self.state.coming
+        """The old and the new version's backends if both are ready and share the traffic, otherwise None."""
+        settled = self.state.settled
+        coming = self.state.coming
         if settled is None or coming is None or self.state.desired is None or self.state.desired.policy.share >= 1.0:
             return None
-        old, new = self.backends.get(settled.checkpoint), self.backends.get(coming.checkpoint)
-        ready = old is not None and new is not None and old.state == new.state == "ready" and old is not new
-        return (old, new) if ready and old and new else None
+        old = self.backends.get(settled.checkpoint)
+        new = self.backends.get(coming.checkpoint)
+        if old is None or new is None or old is new:
+            return None
+        if not old.state == new.state == "ready":
+            return None
+        return old, new
 
     def _add_pair(self, pair: tuple[Backend, Backend], worse: float) -> None:
-        """Note by how much the new version predicts a text worse, unless others are compared by now."""
+        """Record how much worse the new version predicts a text, unless the versions have changed meanwhile."""
         if pair == self.pair:
             self.pairs.append(worse)
 
     def note(self, document: Any) -> None:
-        """A request that was just answered: it is counted, and versions under comparison are compared on it."""
+        """Count a request that was just answered, and offer its text to the comparison of versions."""
         self.quality.offer(document)
         self.request_counter.offer(written(document))
 
     async def end(self) -> None:
-        """End all backends, once nothing is under way."""
+        """Stop all backends after their answers in progress."""
         await self._bring({})
         await asyncio.gather(*self._retiring)
 
@@ -136,7 +158,8 @@ class ModelSwitch:
             current = self.backends.get(key)
             if current is not None and self._is_over(current):
                 did = "was refused" if current.state == "refused" else "died"
-                self._crashes[key], self._deaths[key] = self._crashes.get(key, 0) + 1, (did, current.why)
+                self._crashes[key] = self._crashes.get(key, 0) + 1
+                self._deaths[key] = (did, current.why)
                 self._not_before[key] = time.monotonic() + _pause_after(self._crashes[key])
                 await current.end()
                 del self.backends[key]
@@ -147,8 +170,11 @@ class ModelSwitch:
                 self._wake_when_changed(backend)
 
     def _is_over(self, backend: Backend) -> bool:
-        """Whether another one takes its place. A version that has answered before and is refused now, as after a start
-        in a full memory, is tried again; a new one that is refused has its verdict."""
+        """Whether a new backend must replace this one.
+
+        A refused version that has answered before is tried again: the memory may have been full. For a new version, a
+        refusal is the verdict.
+        """
         refused = backend.state == "refused" and backend.version == self.state.settled
         return backend.state == "dead" or refused
 
@@ -167,27 +193,31 @@ class ModelSwitch:
         task.add_done_callback(self._retiring.discard)
 
     def wake(self) -> None:
-        """Let those look again who wait for a backend."""
+        """Let requests that wait for a backend check again."""
         self.changed.set()
         self.changed = asyncio.Event()
 
     async def _judge(self) -> None:
-        """Record the verdict over a switch, once there is one, and follow it at once."""
+        """Record the verdict on a switch, if there is one, and apply it."""
         verdict = self._verdict()
         if verdict is not None:
-            self._records.judge(self.state, verdict)  # another front may have been faster: its verdict holds
+            self._records.judge(self.state, verdict)  # if another front was faster, its verdict is valid
             self.state = self._records.state(self.model)
             await self._bring(self._needed())
             self.wake()
 
     def _verdict(self) -> SwitchVerdict | None:
-        coming, settled, desired = self.state.coming, self.state.settled, self.state.desired
+        coming = self.state.coming
+        settled = self.state.settled
+        desired = self.state.desired
         if coming is None or desired is None:
             return None
         new = self.backends.get(coming.checkpoint)
         crashes = self._crashes.get(coming.checkpoint, 0)
         if settled is not None and settled.checkpoint == coming.checkpoint:
-            return SwitchVerdict("all", "it had all of the traffic already") if new and new.state == "ready" else None
+            if new and new.state == "ready":
+                return SwitchVerdict("all", "it already has all of the traffic")
+            return None
         if new is not None and new.state == "refused":
             return SwitchVerdict("back", new.why)
         if crashes >= CRASHES and settled is not None:
@@ -207,12 +237,16 @@ class ModelSwitch:
         return decide(self.state.desired.policy, old, new, list(self.pairs), seconds, self.quality.works)
 
     def shares(self) -> tuple[Share, ...]:
-        """Who answers which share of new requests."""
-        settled, coming, desired = self.state.settled, self.state.coming, self.state.desired
+        """The versions and their shares of new requests."""
+        settled = self.state.settled
+        coming = self.state.coming
+        desired = self.state.desired
         both = [version for version in (settled, coming) if version is not None]
         if len(both) == 2 and both[0] == both[1]:
             both = both[:1]
-        share = desired.policy.share if desired and coming and self._is_ready(coming) else 0.0
+        share = 0.0
+        if desired and coming and self._is_ready(coming):
+            share = desired.policy.share
         if settled is None or settled == coming:
             share = 1.0
         parts = {version.checkpoint: share if version == coming else 1.0 - share for version in both}
@@ -236,12 +270,13 @@ class ModelSwitch:
         return waits_for(self.state.desired.policy, old, new, list(self.pairs))
 
     def _pause(self, checkpoint: str) -> str:
-        """Why a version that is needed has no backend: it died or was refused, and is started again after a pause."""
+        """The reason why a needed version has no backend: it died or was refused, and restarts after a pause."""
         if checkpoint not in self._deaths:
-            return "nothing is started yet"
+            return "not started yet"
         crashes = self._crashes.get(checkpoint, 1)
         times = "once" if crashes == 1 else f"{crashes} times"
-        (did, why), seconds = self._deaths[checkpoint], _pause_after(crashes)
+        did, why = self._deaths[checkpoint]
+        seconds = _pause_after(crashes)
         return f"it {did} {times}, as {why}; it starts again after {seconds:g} s"
 
     def _say(self) -> None:
@@ -252,7 +287,7 @@ class ModelSwitch:
 
 
 def _pause_after(crashes: int) -> float:
-    """Seconds until a version that died so often starts again."""
+    """Seconds until a version that died this many times restarts."""
     return min(LONGEST_PAUSE, PAUSE_SECONDS * 2.0 ** (crashes - 1))
 
 

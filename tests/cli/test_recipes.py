@@ -39,7 +39,7 @@ def test_a_new_folder_has_an_example_of_each_kind_that_passes_the_check(slipway:
 def test_a_folder_with_something_in_it_is_left_as_it_is(slipway: Call, folder: Path, tmp_path: Path):
     result = slipway("init", folder)
     assert result.code == 1
-    assert result.err == f"slipway: {folder}: found something there, expected an empty folder, or nothing yet\n"
+    assert result.err == f"slipway: {folder}: found a folder that is not empty, expected an empty folder or none\n"
 
 
 def test_a_folder_of_ones_own_is_found_from_below_it_and_holds_its_home(folder: Path):
@@ -84,7 +84,7 @@ def test_a_default_that_is_uncommented_changes_nothing(folder: Path):
 
 def test_a_name_that_is_taken_or_none_is_refused_and_nothing_is_written(slipway: Call, folder: Path):
     before = sorted(folder.rglob("*"))
-    assert "it exists already" in slipway("recipes", "new", "dataset", user_folder.DATASET).err
+    assert "exists already" in slipway("recipes", "new", "dataset", user_folder.DATASET).err
     assert "found the name 'No Name', expected lower-case" in slipway("recipes", "new", "dataset", "No Name").err
     assert sorted(folder.rglob("*")) == before
 

@@ -71,7 +71,7 @@ def test_settings_are_read_as_they_are_written(file: Path):
             'cpu: "2"',
             'cpu: "2 cores"',
             'platform.yaml:11: compute.node_tasks.resources.cpu: found "2 cores", '
-            "expected an amount as Kubernetes writes it, like 8, 500m or 512Gi",
+            "expected a Kubernetes quantity, such as 8, 500m or 512Gi",
         ),
         (
             "grace_seconds: 120",

@@ -120,7 +120,7 @@ def test_an_unknown_recipe_is_refused_with_a_list_of_all_recipes():
 
 
 def test_a_script_is_refused_as_one():
-    with pytest.raises(ValueError, match=r"^training recipe bigram: found a script"):
+    with pytest.raises(ValueError, match=r"^training recipe bigram is a script"):
         planned(load(FOLDER, {}), "bigram")
 
 

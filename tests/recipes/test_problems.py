@@ -36,10 +36,10 @@ tokenizer: -> cleaning:\n  decontamination:\n    against: [{file: x, fields: que
     +2 cleaning.decontamination.against.0.fields: found "question", expected a list
 
 tokenizer: -> cleaning:\n  rules: {words_at_least: 100, words_at_most: 3}\ntokenizer:
-    +1 cleaning.rules.words_at_most: found 3, expected 100 or more: the other limit of this is 100
+    +1 cleaning.rules.words_at_most: found 3, expected 100 or more: the lower limit is 100
 
 tokenizer: -> cleaning:\n  rules: {preset: gopher, mean_word_length_at_least: 12.5}\ntokenizer:
-    +1 cleaning.rules.mean_word_length_at_least: found 12.5, expected 10 or less: the other limit of this is 10
+    +1 cleaning.rules.mean_word_length_at_least: found 12.5, expected 10 or less: the upper limit is 10
 
   kind: stdlib ->   include: []
     -1 source.kind: found nothing, expected the kind of this section

@@ -15,8 +15,8 @@ FIELDS = {"no_progress_seconds": 60, "failures_without_checkpoint": 3}
     ("fields", "message"),
     [
         ({"hang_seconds": 600}, "hang_seconds: found 600, expected no_progress_seconds (60) at most, as no step has"),
-        ({"skips": 1000, "skip_steps": 10}, "skips: found 1000, expected skip_steps (10) at most: otherwise batches"),
-        ({"skip_steps": 2}, "skip_steps: found 2, expected skips (3) or more: otherwise batches are left out for ever"),
+        ({"skips": 1000, "skip_steps": 10}, "skips: found 1000, expected skip_steps (10) at most: otherwise every"),
+        ({"skip_steps": 2}, "skip_steps: found 2, expected skips (3) or more: otherwise every batch could be skipped"),
         (
             {"skips": 0, "policies": {"diverged": "skip"}},
             'policies.diverged: found "skip", expected another answer, as',

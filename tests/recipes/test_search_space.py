@@ -65,5 +65,5 @@ def test_an_interval_of_very_many_whole_numbers_takes_no_room():
 
 
 def test_a_space_that_nothing_fits_is_contradictory():
-    with pytest.raises(ContradictorySpace, match=r"of 10,000 draws none fits the constraints: a\.b < 0"):
+    with pytest.raises(ContradictorySpace, match=r"none of 10,000 draws fits the constraints: a\.b < 0"):
         SearchSpace.of({"a.b": {"uniform": [0, 1]}}, ["a.b < 0"]).draw(random.Random(0))

@@ -21,7 +21,7 @@ sampler: tpe -> constraints: [optimiser.beta2 ** 2 < 1]\nsampler: tpe
         batch.micro <= batch.sequences, with + - * / // % and parentheses, joined by and, or, not
 
 sampler: tpe -> constraints: [optimiser.beta2 < 0]\nsampler: tpe
-    constraints: found of 10,000 draws none fits the constraints: optimiser.beta2 < 0, expected constraints that some
+    constraints: found none of 10,000 draws fits the constraints: optimiser.beta2 < 0, expected constraints that some
         trials fit
 
 trial: # what -> goal: {metric: bleu, at_most: 1}\ntrial: # what

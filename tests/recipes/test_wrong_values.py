@@ -82,12 +82,12 @@ def test_a_value_that_nobody_meant_is_accepted_or_refused_in_plain_words(kind: s
 
 def test_a_pipe_in_the_place_of_a_recipe_is_refused_and_holds_nobody_up(folder: Folder):
     os.mkfifo(folder.path / "trainings" / "other.yaml")
-    assert folder.problems() == ['trainings/other.yaml: found "no regular file", expected a file that can be read']
+    assert folder.problems() == ['trainings/other.yaml: found "not a regular file", expected a file that can be read']
 
 
 def test_a_file_without_an_end_is_refused(folder: Folder):
     (folder.path / "trainings" / "other.yaml").symlink_to("/dev/zero")
-    assert folder.problems() == ['trainings/other.yaml: found "no regular file", expected a file that can be read']
+    assert folder.problems() == ['trainings/other.yaml: found "not a regular file", expected a file that can be read']
 
 
 def test_a_recipe_of_more_than_a_megabyte_is_refused_before_it_is_parsed(folder: Folder):
@@ -122,4 +122,4 @@ def test_a_rule_of_ones_own_that_is_a_pipe_or_a_folder_is_refused(folder: Folder
     line = folder.edit(DATASET, "source:", "cleaning: {own_rules: {kept: rule.py, same: ../trainings}}\nsource:")
     [problem] = folder.problems()
     assert problem.startswith(f"{DATASET}:{line}: cleaning.own_rules.kept: ")
-    assert problem.endswith("expected a file of Python: datasets/rule.py is none")
+    assert problem.endswith("expected a Python file: datasets/rule.py is not a file")

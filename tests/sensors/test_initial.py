@@ -120,9 +120,9 @@ def test_a_registered_model_is_the_checkpoint_of_its_version_and_another_is_refu
         assert settled_init(tracked, model=MODEL, **named).digest == manifest
     with pytest.raises(ValueError, match=rf"init: found no registered model nope, expected one of {MODEL}"):
         settled_init(tracked, model="nope")
-    with pytest.raises(ValueError, match=rf"model {MODEL}: found no version 7 that is one of our checkpoints"):
+    with pytest.raises(ValueError, match=rf"model {MODEL}: found no version 7, expected a version that Slipway"):
         settled_init(tracked, model=MODEL, version=7)
-    with pytest.raises(ValueError, match=rf"model {MODEL}: found no alias best that"):
+    with pytest.raises(ValueError, match=rf"model {MODEL}: found no alias best, expected"):
         settled_init(tracked, model=MODEL, alias="best")
 
 
@@ -165,7 +165,7 @@ def test_a_model_with_another_tokenizer_of_the_same_size_is_refused_by_its_first
     folder = exported(platform, platform.finished())
     path = folder / huggingface.TOKENIZER
     path.write_text(path.read_text().replace("<|endofdocument|>", "</s>"))
-    with pytest.raises(ValueError, match=r"another tokenizer than the snapshot's: token \d+ is '</s>' in one"):
+    with pytest.raises(ValueError, match=r"the tokenizer differs from the snapshot's: token \d+ is '</s>' in one"):
         settled_init(platform, huggingface=str(folder))
 
 

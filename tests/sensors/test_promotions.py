@@ -151,9 +151,9 @@ def test_a_candidate_waits_while_the_champion_is_damaged_and_is_judged_when_ther
         assert tracked.apply("promotions") == []
     assert tracked.trainings.pending(WorkQueue.PROMOTION) == [store.id]
     [observation] = tracked.observations(store.id)
-    assert "its candidate waits: the champion, version 1, cannot be compared with" in str(observation.metadata)
+    assert "its candidate waits: the champion, version 1, cannot be measured" in str(observation.metadata)
     waiting = undecided(tracked.home.durable, store.commits()[0].manifest)
-    assert waiting is not None and "cannot be compared with" in waiting.undecided
+    assert waiting is not None and "cannot be measured" in waiting.undecided
     Promotions(registry(tracked), tracked.home.durable, MODEL).record(
         Judgement(MODEL, store.commits()[0].manifest, champion.manifest, {"a test": True}, BY)
     )

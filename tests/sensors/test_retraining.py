@@ -92,7 +92,7 @@ def test_a_cause_that_is_found_again_starts_no_training_that_a_person_has_stoppe
     current = grow(platform, documents(platform) // 4)
     store = renewed(platform, f"new data {current[:12]}")
     store.want("stop", BY, "not now")
-    with pytest.raises(RenewedBefore, match=f"{store.id} was started for new data {current[:12]} before"):
+    with pytest.raises(RenewedBefore, match=f"{store.id} was already started for new data {current[:12]}"):
         renewed(platform, f"new data {current[:12]}")
     desired = store.desired()
     assert desired is not None and desired.want == "stop"
@@ -235,4 +235,4 @@ def test_the_asset_shows_once_a_day_what_is_asked_beside_what_was_trained_on(
     ]
     [observation] = [candidate for candidate in observations if candidate is not None and "asked" in candidate.metadata]
     assert observation.metadata["asked"].value == 300 and observation.metadata["asked_languages_drift"].value > 0.25  # type: ignore[operator]
-    assert "asked 300 times in 7 days (de 100%)" in str(observation.description)
+    assert "300 requests in 7 days (de 100%)" in str(observation.description)

@@ -198,7 +198,7 @@ def test_a_demoted_champion_stops_answering_at_the_next_tick_and_the_next_champi
     demoted = job(tracked, "tiny_model_demote", why="it leaks addresses")
     [output] = [event for event in demoted.all_events if event.event_type_value == "STEP_OUTPUT"]
     result_text = output.step_output_data.metadata["result"].value
-    assert result_text == f"version 1 is the champion no more; it stops answering within seconds, and nothing answers for {MODEL} from then on"  # fmt: skip  # noqa: E501
+    assert result_text == f"version 1 is the champion no more; it stops answering within seconds, and no version of {MODEL} answers after that"  # fmt: skip  # noqa: E501
     assert tracked.apply("serving") == []
     state = records.state(MODEL)
     assert (state.settled, state.coming) == (None, None)

@@ -74,7 +74,7 @@ def test_what_is_wrong_is_observed_on_its_subject_with_what_to_do(tick: Tick):
     assert isinstance(observation, dg.AssetObservation)
     assert (observation.asset_key, observation.partition) == (keys.key("tiny", "training"), "tiny-0123456789ab")
     assert observation.metadata["problem"].value == "[Errno 21] Is a directory: '/a/record'"
-    assert str(observation.metadata["what_to_do"].value).startswith("/a/record: see that it can be read")
+    assert str(observation.metadata["what_to_do"].value).startswith("/a/record: make sure that it exists")
     assert observation.metadata["noticed_by"].value == "a_sensor"
 
 

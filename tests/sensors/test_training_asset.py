@@ -88,7 +88,7 @@ def test_a_training_that_is_stopped_while_it_is_waited_for_ends_the_run_in_words
     result = platform.materialise(TRAINING, store.id)
     stopping.join()
     assert result.success and not platform.materialisations("training", store.id)
-    assert any(f"{store.id} is not wanted any more: enough" in line for line in platform.log_lines(result.run_id))
+    assert any(f"{store.id} should not run any more: enough" in line for line in platform.log_lines(result.run_id))
 
 
 def test_a_run_that_only_shows_a_training_does_not_want_it_again(platform: Platform):
@@ -114,7 +114,7 @@ def test_a_run_that_wakes_up_after_the_job_watch_showed_the_result_shows_nothing
     platform.apply("job_watch")
     result = platform.materialise([keys.key("tiny", "training")], store.id)
     assert result.success and len(platform.materialisations("training", store.id)) == 1
-    assert any("its result has been shown" in line for line in platform.log_lines(result.run_id))
+    assert any("its result was already reported" in line for line in platform.log_lines(result.run_id))
 
 
 def test_while_another_process_shows_a_result_the_job_watch_leaves_it_to_that(

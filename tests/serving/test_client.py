@@ -70,14 +70,14 @@ def test_a_refusal_is_told_in_the_servers_words(server: Answers):
 
 def test_a_page_of_a_proxy_in_between_is_told_with_its_status(server: Answers):
     server.status, server.body = 502, b"<html>Bad Gateway</html>" + b"x" * 100_000
-    with pytest.raises(client.NotAnswered, match=r"it answered 502 Bad Gateway: <html>") as refused:
+    with pytest.raises(client.NotAnswered, match=r"the server answers 502 Bad Gateway: <html>") as refused:
         client.complete(server.url, {})
     assert len(str(refused.value)) < 400
 
 
 def test_an_answer_that_is_no_json_is_told(server: Answers):
     server.body = b"<html>sign in</html>"
-    with pytest.raises(client.NotAnswered, match="found an answer that is no JSON"):
+    with pytest.raises(client.NotAnswered, match="found an answer that is not JSON"):
         client.complete(server.url, {})
 
 

@@ -68,7 +68,7 @@ def test_a_version_that_was_asked_and_answered_nothing_goes_back(old_failed: int
     assert decide(POLICY, old, new, [], 99) is None
     verdict = decide(POLICY, old, new, [], 100)
     assert verdict is not None and verdict.outcome == "back"
-    assert verdict.why == f"it has answered none of the {new_failed + 3} requests that it was given"
+    assert verdict.why == f"it has answered none of its {new_failed + 3} requests"
 
 
 def test_a_version_from_whose_silence_people_go_away_goes_back_before_its_patience_ends():

@@ -114,4 +114,4 @@ def test_a_new_version_that_is_refused_is_not_tried_again(tmp_path: Path):
 def test_what_was_never_started_says_so(tmp_path: Path):
     switch = switch_of(tmp_path)
     switch.state = ServingRecords(tmp_path).state(MODEL)
-    assert switch.problem == f"{MODEL}@1: nothing is started yet"
+    assert switch.problem == f"{MODEL}@1: not started yet"

@@ -1,1 +1,1 @@
-"""Tools of every build: its scratch folder, its log, the cache of its steps, and worker processes."""
+"""Tools for every build: the scratch folder, the log, the step cache, and worker processes."""

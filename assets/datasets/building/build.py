@@ -1,7 +1,7 @@
-"""A build: what is fixed while a dataset is built once, and what its kind, texts or images, does differently.
+"""A build: the context of building a dataset once, and the interface of the two kinds of documents.
 
-Each step of a build takes a `Build`. Workers get one too, so it can be pickled, and so can the kind: an instance of it
-has no state, and travels as the name of its class.
+Each step of a build takes a `Build`. Workers get one too, so it can be pickled. The kind has no state, and is pickled
+as the name of its class.
 """
 
 import contextlib
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     import duckdb
 
 Reader = Callable[[str, BinaryIO], Iterator[Any]]
-"""Gives the documents of a file from its name and its open stream."""
+"""Yields the documents of a file, given its name and its open stream."""
 RowOf = Callable[[str, Any], dict[str, Any]]
-"""Gives the row of a document in its segment from the name of its file and the document."""
+"""Returns a document's row in its segment, given the name of its file and the document."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """One build of one dataset, which has the scratch folder alone."""
+    """One build of one dataset, which is the only user of the scratch folder."""
 
     recipe: DatasetRecipe
     kind: "DocumentKind"
     durable: Path
     """The durable tier."""
     scratch: Path
-    """The dataset's scratch folder, which is removed when the build has ended."""
+    """The dataset's scratch folder, which is removed after the build."""
     log: BuildLog
 
     @property
@@ -47,12 +47,12 @@ class Build:
         return self.durable / "datasets" / self.recipe.name
 
     def once(self, step: str, inputs: dict[str, Any], make: Callable[[], tuple[dict[str, Any], list[Path]]]) -> Record:
-        """The step's result for these inputs: the recorded one, or the result and the files that `make` gives."""
+        """The step's result for these inputs: the recorded one, or the result and files that `make` returns."""
         return StepCache(self.durable, self.recipe.name).once(step, inputs, self.scratch, make)
 
     @property
     def for_workers(self) -> "Build":
-        """The same without the log, which belongs to the process of the build."""
+        """A copy without the log, which belongs to the build's process."""
         return dataclasses.replace(self, log=quiet)
 
 
@@ -64,14 +64,14 @@ def begin_build(recipe: DatasetRecipe, kind: "DocumentKind", durable: Path, log:
 
 
 class DocumentKind(ABC):
-    """What extraction and the documents table do differently for texts and for images."""
+    """The parts of extraction and the documents table that differ between texts and images."""
 
     segment: ClassVar[pa.Schema]
     """The columns of a segment."""
     table: ClassVar[pa.Schema]
     """The columns of the documents table."""
     table_key: ClassVar[str]
-    """The version of the table's code, as the step cache's key names it."""
+    """The name of the version of the table's code in the step cache's key."""
     own_columns: ClassVar[str]
     """The columns that only this kind's documents table has, as SQL over a segment `d`."""
     identity: ClassVar[str]
@@ -79,15 +79,15 @@ class DocumentKind(ABC):
 
     @abstractmethod
     def reader(self, recipe: DatasetRecipe) -> Reader:
-        """Gives the reader of the recipe's files."""
+        """The reader of the recipe's files."""
 
     @abstractmethod
     def row_of(self, recipe: DatasetRecipe) -> RowOf:
-        """Gives the function that makes a document's row."""
+        """The function that makes a document's row."""
 
     @abstractmethod
     def configuration(self, recipe: DatasetRecipe) -> list[Any]:
-        """Everything that decides a document's row besides its file, as JSON has it."""
+        """Everything besides its file that decides a document's row, as JSON."""
 
     @abstractmethod
     def evaluation_sets(self, recipe: DatasetRecipe) -> list[str]:
@@ -95,11 +95,8 @@ class DocumentKind(ABC):
 
     @abstractmethod
     def kept_first(self, recipe: DatasetRecipe) -> str:
-        """The order in which one of equal documents is chosen to be kept, as SQL over the table `live`."""
+        """The order that decides which of several equal documents is kept, as SQL over the table `live`."""
 
     @abstractmethod
     def compare(self, build: Build, connection: "duckdb.DuckDBPyConnection", paths: list[str]) -> None:
-        """Mark in the table `live` the documents that are left out after a comparison with others.
-
-        `paths` are those of all segments.
-        """
+        """Compare the documents, and mark those to leave out in the table `live`; `paths` are all segments."""

@@ -1,7 +1,7 @@
-"""The log of a build, a function that takes one line of text, and the phases of which it tells.
+"""The log of a build, a function that takes one line of text, and the phases that report their progress to it.
 
-Everything that takes long tells here how far it is and how long it will still take, so that the log of a step, the page
-of its asset and the command line say it in the same words: "encoding: 120.0 MB of 400.0 MB (30%), 2 min left".
+Every long phase reports its progress and the remaining time here, so that the log of a step, the page of its asset and
+the command line show the same text: "encoding: 120.0 MB of 400.0 MB (30%), 2 min left".
 """
 
 import contextlib
@@ -22,29 +22,34 @@ BuildLog = Callable[[str], None]
 BYTES = "bytes"
 """The unit of phases that count bytes."""
 SECONDS = 5.0
-"""Between two lines of a phase; its last line is always logged."""
+"""Seconds between two lines of a phase; the last line is always logged."""
 LOOK_SECONDS = 1.0
-"""Between two looks at how far a query is."""
+"""Seconds between two checks of a query's progress."""
 
 
 def quiet(_: str) -> None:
-    """A log that keeps nothing."""
+    """A log that ignores its lines."""
 
 
 class BuildPhase:
-    """One phase: `doing` is its name, `total` how much is to be done, in `unit`; None where that is not known. Without
-    a unit only the share is shown; `BYTES` are shown in the unit that fits them."""
+    """One phase: `doing` is its name, `total` the amount of work in `unit`, or None if unknown. Without a unit only the
+    share is shown; `BYTES` are shown in a suitable unit."""
 
     def __init__(self, log: BuildLog, doing: str, total: float | None, unit: str) -> None:
-        self._log, self._doing, self._total, self._unit = log, doing, total, unit
-        self._done, self._began, self._reported_at = 0.0, time.monotonic(), time.monotonic()
+        self._log = log
+        self._doing = doing
+        self._total = total
+        self._unit = unit
+        self._done = 0.0
+        self._began = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def add(self, amount: float) -> None:
-        """So much more is done."""
+        """Add to the amount of work done."""
         self.reach(self._done + amount)
 
     def reach(self, done: float) -> None:
-        """So much is done in all."""
+        """Set the amount of work done."""
         self._done = done
         now = time.monotonic()
         if now - self._reported_at >= SECONDS or (self._total is not None and done >= self._total):
@@ -53,7 +58,7 @@ class BuildPhase:
 
     @property
     def line(self) -> str:
-        """How far it is; the time left is what the rest takes at the mean rate until now."""
+        """The progress in words; the remaining time assumes the mean rate so far."""
         if self._total is None:
             return f"{self._doing}: {self._amount(self._done)}"
         share = min(self._done / self._total, 1.0) if self._total else 1.0
@@ -71,19 +76,23 @@ class BuildPhase:
         return f"{self._done:,.0f} of {self._total:,.0f} {self._unit}"
 
     def _amount(self, amount: float) -> str:
-        return quantities.bytes_in_words(amount) if self._unit == BYTES else f"{amount:,.0f} {self._unit}"
+        if self._unit == BYTES:
+            return quantities.bytes_in_words(amount)
+        return f"{amount:,.0f} {self._unit}"
 
 
 @contextlib.contextmanager
 def logged_query(connection: "duckdb.DuckDBPyConnection", log: BuildLog, doing: str) -> Iterator[None]:
-    """Within it, tell how far the query is that the connection runs, one after the other; another thread looks."""
+    """A context in which another thread reports the progress of the connection's queries."""
     ended = threading.Event()
 
     def look() -> None:
-        phase, percent = BuildPhase(log, doing, 100, ""), 0.0
+        phase = BuildPhase(log, doing, 100, "")
+        percent = 0.0
         while not ended.wait(LOOK_SECONDS):
-            before, percent = percent, min(max(connection.query_progress(), 0.0), 99.0)
-            if percent < before:  # the next query
+            before = percent
+            percent = min(max(connection.query_progress(), 0.0), 99.0)
+            if percent < before:  # the next query has started
                 phase = BuildPhase(log, doing, 100, "")
             phase.reach(percent)
 

@@ -1,11 +1,11 @@
-"""A cluster of Dask: the pure functions of a build run on its workers, which other machines may have.
+"""A Dask cluster: runs the pure functions of a build on workers, possibly on other machines.
 
-A worker gets the paths of files in the durable tier and leaves its result there, so that no text passes through the
-scheduler or the build. Whatever ends before its result is known is done again elsewhere: a task that ran twice gives
-the same bytes, and only the name of a finished file is ever seen.
+A worker gets the paths of files in the durable tier and writes its result there, so no text passes through the
+scheduler or the build. A task that ends without a known result runs again elsewhere: running twice gives the same
+bytes, and only finished files become visible.
 
-Only workers with the build's own code are given tasks: while an image is replaced, workers of the old one and of the
-new one stand beside each other. A digest of all that decides a build's bytes tells them apart.
+Only workers with the build's own code get tasks, because during an update of the image workers of the old and the new
+image run side by side. A digest of everything that decides a build's bytes distinguishes them.
 """
 
 import functools
@@ -33,16 +33,18 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 IN_FLIGHT = 256
-"""Tasks that the cluster knows at a time, each of a few kilobytes; the build holds no more results than these."""
+"""The most tasks that the cluster knows at the same time, each of a few kilobytes; also the most results in memory."""
 LOOK_SECONDS = 10.0
-"""How often a build that waits looks whether there is a worker for it."""
+"""Seconds between two checks for a worker, while a build waits."""
 PATIENCE_SECONDS = 600.0
-"""How long the scheduler may be away before a build gives up: longer than its pod takes to start on another node."""
+"""Seconds without a scheduler after which a build gives up, longer than its pod takes to start on another node."""
 WORKER_PATIENCE_SECONDS = 1800.0
-"""How long a task waits for a worker with its code: longer than an autoscaler takes for a node and its image."""
+"""Seconds that a task waits for a worker with its code, longer than an autoscaler takes for a node and its image."""
 CONNECT_SECONDS = 30.0
-AUTHORITY, CERTIFICATE, KEY = "ca.crt", "tls.crt", "tls.key"
-"""The names of the files in a folder of certificates, as cert-manager gives them."""
+# The files in a folder of certificates have the names that cert-manager uses.
+AUTHORITY = "ca.crt"
+CERTIFICATE = "tls.crt"
+KEY = "tls.key"
 
 ROOT = Path(slipway.__file__).parent
 ROOMS = ("assets/datasets", "recipes", "trainer/base", "trainer/data", "trainer/objects")
@@ -59,27 +61,28 @@ LIBRARIES = (
     "tokenizers",
     "warcio",
 )
-"""What reads, cleans and encodes, and what tasks are sent with."""
+"""The libraries that read, clean and encode, and that send tasks."""
 
 
 @dataclass(frozen=True)
 class DaskCluster:
-    """A scheduler, and the folder of the certificates with which all of its processes know each other."""
+    """A scheduler, and the folder with the certificates that authenticate its processes to each other."""
 
     scheduler: str
     """`tls://host:port`."""
     certificates: Path
     log: BuildLog
-    """Told once when a build waits for a worker, or for the scheduler."""
+    """Gets one line when a build waits for a worker or for the scheduler."""
 
     def run(self, function: Callable[[Task], Result], tasks: Iterable[Task]) -> Iterator[Result]:
-        """The results of the tasks in their order. A task is taken when the cluster is given it.
+        """The results of the tasks in their order. A task is taken from `tasks` when the cluster gets it.
 
-        An exception of a task is raised here. Raises LostWorkers when a task ends one worker after the other, for
-        example for lack of memory, or when no worker has this build's code for longer than patience lasts, and
-        ConnectionError when the scheduler is away for longer.
+        A task's exception is raised here. Raises LostWorkers if a task kills one worker after another, for example for
+        lack of memory, or if no worker has this build's code for too long, and ConnectionError if the scheduler does
+        not answer for too long.
         """
-        begun, last = _Begun(iter(tasks)), time.monotonic()
+        begun = _Begun(iter(tasks))
+        last = time.monotonic()
         while begun.at(0):
             with self._connected(last) as client:
                 for result in _results(client, function, begun, self.log):
@@ -89,7 +92,7 @@ class DaskCluster:
                 self.log(f"the scheduler {self.scheduler} was lost: its tasks are given to it again")
 
     def _connected(self, since: float) -> "Client":
-        """A connection to the scheduler, which has been away since `since`, of this process' own clock."""
+        """A connection to the scheduler, which has not answered since `since`, by this process's clock."""
         from distributed import Client
 
         reported = False
@@ -112,7 +115,7 @@ class DaskCluster:
 
 
 def security(certificates: Path) -> "Security":
-    """What the processes of a cluster show each other, and demand. Raises ValueError, naming it, for a missing file."""
+    """The TLS settings of the processes of a cluster. Raises ValueError, with the name, for a missing file."""
     for name in (AUTHORITY, CERTIFICATE, KEY):
         if not (certificates / name).is_file():
             raise ValueError(f"compute.dask.certificates: found no {name} in {certificates}, expected the file")
@@ -128,43 +131,47 @@ def security(certificates: Path) -> "Security":
 
 
 class LostWorkers(RuntimeError):
-    """A build has no workers, or its work ends them; the text says what a person can do."""
+    """A build has no workers, or its tasks kill them; the message says what a person can do."""
 
 
 def resource(of_code: str) -> str:
-    """What a worker with this code has one of, and a task for it needs."""
+    """The Dask resource that a worker with this code has and its tasks require."""
     return f"slipway-{of_code}"
 
 
 class _Begun(Generic[Task]):
-    """Tasks without a result: those that were taken are kept, because a scheduler may lose them."""
+    """Tasks without a result. Taken tasks are kept, because a scheduler may lose them."""
 
     def __init__(self, tasks: Iterator[Task]) -> None:
-        self._tasks, self._taken = tasks, deque[Task]()
+        self._tasks = tasks
+        self._taken = deque[Task]()
 
     def at(self, position: int) -> tuple[Task, ...]:
-        """The task at this place among those without a result; nothing behind the last one."""
+        """The task at this position among those without a result, as a tuple; empty after the last one."""
         missing = position + 1 - len(self._taken)
         self._taken.extend(itertools.islice(self._tasks, max(missing, 0)))
-        return (self._taken[position],) if position < len(self._taken) else ()
+        if position < len(self._taken):
+            return (self._taken[position],)
+        return ()
 
     def first_is_done(self) -> None:
-        """The first of them has a result."""
+        """Remove the first task, which has a result."""
         self._taken.popleft()
 
 
 def _results(
     client: "Client", function: Callable[[Task], Result], tasks: _Begun[Task], log: BuildLog
 ) -> Iterator[Result]:
-    """The results of the first tasks, in their order: of all unless the scheduler is lost meanwhile."""
+    """The results of the tasks, in their order, until the scheduler is lost."""
     from distributed.client import ClosedClientError
 
-    needed, waiting = resource(digest_of_code()), deque["Future"]()
+    needed = resource(digest_of_code())
+    waiting = deque["Future"]()
     while True:
         try:
             while len(waiting) < IN_FLIGHT and (task := tasks.at(len(waiting))):
                 waiting.append(client.submit(function, *task, resources={needed: 1}, pure=False))
-        except ClosedClientError:  # lost while the result before was used, and not found again
+        except ClosedClientError:  # the scheduler was lost while the caller used the previous result
             return
         if not waiting:
             return
@@ -176,16 +183,16 @@ def _results(
             return
         try:
             result = future.result()
-        except (OSError, CancelledError):  # lost after the task had finished
+        except (OSError, CancelledError):  # the scheduler was lost after the task had finished
             return
         tasks.first_is_done()
         yield result
 
 
 def _wait(client: "Client", future: "Future", needed: str, log: BuildLog) -> None:
-    """Wait until the task has ended, whichever way.
+    """Wait until the task has ended in any way.
 
-    Says when no worker could take it, and raises LostWorkers when that lasts longer than patience.
+    Logs a line if no worker can take the task, and raises LostWorkers if that lasts too long.
     """
     from distributed import wait
 
@@ -214,7 +221,7 @@ def _wait(client: "Client", future: "Future", needed: str, log: BuildLog) -> Non
 
 
 def _codes_of_workers(client: "Client") -> Counter[str] | None:
-    """How many workers there are with each code; None where the scheduler does not say."""
+    """The number of workers with each code; None if the scheduler does not say."""
     try:
         identity: dict[str, Any] = client.sync(client.scheduler.identity, n_workers=-1)
     except (OSError, CancelledError):
@@ -225,13 +232,13 @@ def _codes_of_workers(client: "Client") -> Counter[str] | None:
 
 
 def _listed(codes: Counter[str]) -> str:
-    """Workers with other code, as a person reads them."""
+    """The workers with other code, in words."""
     several = (f"{count} worker{'s' * (count > 1)} with {name}" for name, count in sorted(codes.items()))
     return ", ".join(several) or "no worker"
 
 
 def _error(future: "Future") -> BaseException:
-    """What a task raised, or that it ended its workers."""
+    """The error of a task, or an error that it has killed its workers."""
     from distributed.scheduler import KilledWorker
 
     error: BaseException = future.exception()
@@ -246,7 +253,7 @@ def _error(future: "Future") -> BaseException:
 
 @functools.cache
 def digest_of_code() -> str:
-    """16 hex digits of the BLAKE3 of the sources of a build and of the versions of what they use."""
+    """16 hex digits of the BLAKE3 of a build's source code and of the versions of its libraries."""
     files = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
     sources = [[path.relative_to(ROOT).as_posix(), digest.of_bytes(regular_file.read(path))] for path in files]
     versions = [platform.python_version(), *(metadata.version(name) for name in LIBRARIES)]

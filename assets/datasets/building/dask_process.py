@@ -1,8 +1,8 @@
 """A process of a cluster of Dask: its scheduler, or one worker (`python -m
 slipway.assets.datasets.building.dask_process`).
 
-A worker does one task at a time. Its memory is bounded by its container alone: Dask's own limits would pause a worker
-whose allocator keeps what it had. SIGTERM ends both; the tasks of a worker go to another one.
+A worker does one task at a time. Only its container limits its memory, because Dask's own limits would pause a worker
+whose allocator retains freed memory. SIGTERM ends both; the tasks of a worker go to another one.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from slipway.trainer.base import processes, scratch
 
 PORTS = {"scheduler": 8786, "worker": 8787}
 LOOPBACK = "127.0.0.1:0"
-"""Where the HTTP server listens, which cannot be switched off, unless a port is given: out of others' reach."""
+"""The address of the HTTP server, which cannot be switched off, if no port is given: nobody else can reach it."""
 HEALTH = ["distributed.http.health"]
-"""All that it answers: its other pages ask nobody who they are."""
+"""The only routes that it answers, because its other pages require no authentication."""
 QUIET = {
-    "distributed.worker.profile.enabled": False,  # it samples the worker's stack all the time
-    "distributed.scheduler.worker-ttl": "15 minutes",  # a task may hold Python's lock for minutes
+    "distributed.worker.profile.enabled": False,  # the profiler samples the worker's stack all the time
+    "distributed.scheduler.worker-ttl": "15 minutes",  # a task may hold Python's GIL for minutes
     "distributed.scheduler.http.routes": HEALTH,
     "distributed.worker.http.routes": HEALTH,
 }
@@ -38,10 +38,10 @@ def main() -> None:
     )
     parser.add_argument("role", choices=("scheduler", "worker"))
     parser.add_argument("--certificates", type=Path, required=True, help="a folder with ca.crt, tls.crt and tls.key")
-    parser.add_argument("--scheduler", help="of a worker: tls://host:port")
-    parser.add_argument("--port", type=int, help="to listen at; 0 takes a free one")
-    parser.add_argument("--health", type=int, help="the port of /health, for probes; by default, nobody reaches it")
-    parser.add_argument("--host", help="the address to listen at; by default, all of this machine")
+    parser.add_argument("--scheduler", help="for a worker: the scheduler's address, tls://host:port")
+    parser.add_argument("--port", type=int, help="the port to listen on; 0 uses any free one")
+    parser.add_argument("--health", type=int, help="the port of /health, for probes; by default only this machine")
+    parser.add_argument("--host", help="the address to listen on; by default, all of this machine")
     parser.add_argument("--bound", action="store_true", help="end with the process that started this one")
     options = parser.parse_args()
     if options.bound:

@@ -1,6 +1,6 @@
-"""The scratch folder, in which a dataset is built: in the durable tier, so that finished files are renamed out of it.
+"""The scratch folder of a dataset's build. It is in the durable tier, so that a rename publishes a finished file.
 
-One build of a dataset at a time has it. The next build removes what a killed build left there, so no half-written
+Only one build of a dataset at a time uses it. The next build removes the remains of a killed build, so no half-written
 file stays for longer than one attempt.
 """
 
@@ -18,11 +18,11 @@ from slipway.trainer.base import lock
 
 @contextlib.contextmanager
 def scratch_dir(durable: Path, dataset: str) -> Iterator[Path]:
-    """An empty folder for one build of the dataset, removed afterwards; waits for another build of the dataset."""
+    """An empty folder for one build of the dataset, removed afterwards; waits until no other build uses it."""
     home = building(durable, dataset)
     with writing_content(durable), lock.exclusive(home):
         for leftover in home.iterdir():
-            # Under another name first, so that a worker of the killed build adds no file while it is removed.
+            # Rename it first, so that a worker of the killed build cannot add a file during the removal.
             gone = leftover.rename(home / f"gone-{uuid.uuid4().hex}")
             shutil.rmtree(gone)
         folder = Path(tempfile.mkdtemp(dir=home))
@@ -33,13 +33,12 @@ def scratch_dir(durable: Path, dataset: str) -> Iterator[Path]:
 
 
 def writing_content(durable: Path) -> contextlib.AbstractContextManager[None]:
-    """Held by all that write files named by their content, so that none is collected as garbage before it is referred
-    to."""
+    """A lock for writers of files named by their content: garbage collection waits until the files have references."""
     return lock.shared(collecting(durable))
 
 
 def collecting(durable: Path) -> Path:
-    """The folder that the garbage collection locks, alone."""
+    """The folder that garbage collection locks exclusively."""
     return durable / "snapshots"
 
 
@@ -50,7 +49,7 @@ def building(durable: Path, dataset: str) -> Path:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Add the path of the file to the error of a full disk that names none: neither Arrow nor Python does."""
+    """Add the path of the file to the error of a full disk, because Arrow and Python leave it out."""
     try:
         yield
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The step cache: what each step of a dataset made, by a key over all its inputs.
+"""The step cache: the results of a dataset's steps, by a key over all inputs of the step.
 
-A step is a pure function, so a result with the same key is not made again. A record names the files of the result;
-when a file is gone or has another size, the record does not count and the step runs again.
+A step is a pure function, so a result with the same key is reused. A record names the files of the result; if a file is
+gone or has another size, the record is ignored and the step runs again.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from slipway.trainer.data import shards
 
 @dataclass(frozen=True)
 class Record:
-    """A step's result, as plain JSON, and its files: their sizes in bytes, by the path in the durable tier."""
+    """A step's result as JSON, and the sizes of its files in bytes, by path in the durable tier."""
 
     inputs: dict[str, Any]
     result: dict[str, Any]
     files: dict[str, int]
     reused: bool
-    """Whether it was made before."""
+    """Whether the result was reused."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class StepCache:
     def once(
         self, step: str, inputs: dict[str, Any], scratch: Path, make: Callable[[], tuple[dict[str, Any], list[Path]]]
     ) -> Record:
-        """The step's result for these inputs: the recorded one, or the result and the files that `make` gives.
+        """The step's result for these inputs: the recorded one, or the result and files that `make` returns.
 
         `scratch` is the dataset's scratch folder.
         """
@@ -48,29 +48,33 @@ class StepCache:
             atomic.replace(self._path(step, inputs), atomic.readable_json(stored), scratch)
         pointer = self._folder / f"{step}.json"
         if _read(pointer) != {"inputs": inputs}:
-            for path in record.files:  # nothing may have referred to them until now
+            for path in record.files:  # they may have had no reference until now
                 shards.made_young(self.durable / path)
             atomic.replace(pointer, atomic.readable_json({"inputs": inputs}), scratch)
         return record
 
     def recall(self, step: str, inputs: dict[str, Any]) -> Record | None:
-        """The result for these inputs if it was made before and its files are still there."""
+        """The recorded result for these inputs, if its files still exist."""
         try:
             record = codec.build(Record, {**(_read(self._path(step, inputs)) or {}), "reused": True})
-        except Invalid:  # missing, or damaged: the step is done again
+        except Invalid:  # the record is missing or damaged, so the step runs again
             return None
         if atomic.canonical_json(record.inputs) != atomic.canonical_json(inputs):
             return None
-        return record if all(self._there(path, size) for path, size in record.files.items()) else None
+        if not all(self._there(path, size) for path, size in record.files.items()):
+            return None
+        return record
 
     def latest(self, step: str) -> Record | None:
-        """The result that the step gave last, if its files are still there."""
+        """The last result of the step, if its files still exist."""
         pointer = _read(self._folder / f"{step}.json")
         inputs = pointer.get("inputs") if pointer is not None else None
-        return self.recall(step, inputs) if isinstance(inputs, dict) else None
+        if not isinstance(inputs, dict):
+            return None
+        return self.recall(step, inputs)
 
     def last_made(self, step: str) -> Record:
-        """The result that the step gave last. Raises ValueError when there is none, or its files are gone."""
+        """The last result of the step. Raises ValueError if there is none, or its files are gone."""
         record = self.latest(step)
         if record is None:
             raise ValueError(
@@ -93,10 +97,10 @@ class StepCache:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """The value of a file of the cache, or None when the file is missing or damaged."""
+    """The value of a file of the cache; None if the file is missing or damaged."""
     try:
         value = parsing.value(regular_file.read(path))
-        atomic.canonical_json(value)  # by which inputs are compared: numbers without an end have none
+        atomic.canonical_json(value)  # raises for NaN and infinities, with which inputs cannot be compared
     except (FileNotFoundError, ValueError):
         return None
     return value if isinstance(value, dict) else None

@@ -1,7 +1,7 @@
-"""Verified shards: those of a dataset's last snapshot that were verified, so that the next build hashes none again.
+"""Verified shards: a record of the shards of a dataset's last snapshot, so that the next build need not hash them.
 
-A file counts as the same while its size, its times of modification and change, and its inode are. What a disk forgets
-without a trace in these is found by the scrub, which reads every file on a schedule.
+A file counts as unchanged while its size, modification time, change time and inode stay the same. The scheduled scrub,
+which reads every file, finds silent damage.
 """
 
 import time
@@ -15,18 +15,19 @@ from slipway.trainer.data.shards import ShardFile
 
 State = list[int]
 CLOCK_SECONDS = 3.0
-"""The longest tick of a file system's clock that is waited for; FAT's is two seconds."""
+"""The longest tick of a file system's clock to wait for; FAT's is two seconds."""
 
 
 class VerifiedShards:
-    """The shards that were whole when they were noted last, of one dataset in the durable tier."""
+    """The recorded shards of one dataset in the durable tier, which were undamaged at the time."""
 
     def __init__(self, durable: Path, dataset: str) -> None:
-        self._durable, self._path = durable, durable / "datasets" / dataset / "whole.json"
+        self._durable = durable
+        self._path = durable / "datasets" / dataset / "whole.json"
         self._known = _read(self._path)
 
     def has(self, shard: ShardFile) -> bool:
-        """Whether the shard is there undamaged; it is read only if its file is not as it was noted."""
+        """Whether the shard exists undamaged. It is read only if its file has changed since the record."""
         path = shards.shard_path(self._durable, shard)
         try:
             known = self._known.get(shard.blake3) == _state(path)
@@ -35,12 +36,12 @@ class VerifiedShards:
         return known or verify.is_whole(path, shard)
 
     def note(self, verified: Iterable[ShardFile], scratch: Path) -> None:
-        """Note shards that were just verified or written, and forget all others.
+        """Record shards that were just verified or written, and forget all others.
 
         `scratch` is the dataset's scratch folder.
 
-        A later change within the same tick of the file system's clock could not be seen, so its next tick is awaited;
-        nothing is noted where the clock stands still.
+        A later change within the same tick of the file system's clock would be invisible, so this waits for the next
+        tick; nothing is recorded if the clock stands still.
         """
         states = {shard.blake3: _state(shards.shard_path(self._durable, shard)) for shard in verified}
         latest = max((max(state[1:3]) for state in states.values()), default=0)
@@ -54,7 +55,7 @@ def _state(path: Path) -> State:
 
 
 def _ticked(latest: int, probe: Path) -> bool:
-    """Whether a file that is written now is younger than `latest`, in nanoseconds, before `CLOCK_SECONDS` are over."""
+    """Wait up to `CLOCK_SECONDS` until a new file is younger than `latest`, in nanoseconds; returns whether it is."""
     deadline = time.monotonic() + CLOCK_SECONDS
     while True:
         probe.write_bytes(b"")
@@ -66,7 +67,7 @@ def _ticked(latest: int, probe: Path) -> bool:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The states by shard; none when the file is missing or damaged: then all shards are read."""
+    """The states by shard; empty if the file is missing or damaged, and then all shards are read."""
     try:
         states = parsing.value(regular_file.read(path))
     except (FileNotFoundError, ValueError):

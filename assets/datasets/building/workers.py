@@ -1,8 +1,8 @@
-"""Workers: processes that read, clean and encode at the same time, because threads would wait for Python's lock.
+"""Workers: processes that read, clean and encode in parallel, because threads would wait for Python's GIL.
 
-They are processes of this machine, or those of a cluster of Dask where `on` says so. The library loky starts those of
-this machine without importing what the parent runs (a Dagster step takes seconds to import), and they die with their
-parent, however it dies.
+They are processes on this machine, or on a Dask cluster inside `on`. The library loky starts local processes without
+importing the parent's main module (a Dagster step takes seconds to import), and they die with their parent, however it
+dies.
 """
 
 import contextlib
@@ -20,18 +20,18 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 WORTH_A_PROCESS = 4 << 20
-"""Bytes of work below which starting processes takes longer than the work itself."""
+"""Bytes of work below which starting processes would take longer than the work itself."""
 
 AHEAD = 16
-"""Tasks for each worker that are taken at a time: enough that none waits while one task takes long."""
+"""Tasks to take in advance for each worker, enough that no worker idles while one task takes long."""
 
 _cluster: ContextVar[DaskCluster | None] = ContextVar("cluster", default=None)
-"""Not an argument: the engine decides no byte of what a build makes, and nothing between here and the asset cares."""
+"""A context variable and not an argument, because the engine does not affect a build's result."""
 
 
 @contextlib.contextmanager
 def on(cluster: DaskCluster | None) -> Iterator[None]:
-    """Within it, work that is worth it is done by the workers of the cluster; with None, by those of this machine."""
+    """A context in which large work runs on the cluster's workers, or with None on this machine's."""
     token = _cluster.set(cluster)
     try:
         yield
@@ -40,12 +40,12 @@ def on(cluster: DaskCluster | None) -> Iterator[None]:
 
 
 def current() -> DaskCluster | None:
-    """The cluster whose workers are used now; None for those of this machine."""
+    """The current cluster; None for this machine."""
     return _cluster.get()
 
 
 def available() -> int:
-    """How many processors this process may use; in a pod, as many as its limit allows."""
+    """The number of processors that this process may use; in a pod, as its limit allows."""
     from loky import cpu_count
 
     return int(cpu_count())
@@ -58,15 +58,16 @@ def run(
     workers: int | None = None,
     everywhere: bool = True,
 ) -> Iterator[Result]:
-    """The results of the tasks in their order, each as soon as it and all results before it are ready.
+    """The results of the tasks in their order, each as soon as it and all earlier results are ready.
 
-    A task is taken when there is soon a worker for it: memory holds those that are begun. `size` is the approximate
-    number of bytes that all tasks together process; `everywhere` is whether other machines
-    have the files that they name. Results must not depend on where a task runs, and a task may be done twice, even at
-    the same time. An exception of a task is raised here; the death of a worker of this machine, for example for lack
-    of memory, raises LostWorkers, and so does a task that ends one worker of a cluster after the other.
+    A task is taken shortly before a worker is free, so memory holds only tasks in progress. `size` is the approximate
+    number of bytes that all tasks together process; `everywhere` says whether other machines have the files that they
+    name. Results must not depend on where a task runs, and a task may run twice, even at the same time. A task's
+    exception is raised here. Raises LostWorkers if a worker on this machine dies, for example for lack of memory, and
+    if a task kills one worker of a cluster after another.
     """
-    cluster, waiting = current(), iter(tasks)
+    cluster = current()
+    waiting = iter(tasks)
     if cluster is not None and everywhere and size >= WORTH_A_PROCESS:
         yield from cluster.run(function, waiting)
         return

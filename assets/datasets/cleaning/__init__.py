@@ -1,1 +1,1 @@
-"""Cleaning: what makes a text fit to be trained on; every algorithm is a pure function in a file of its own."""
+"""Cleaning: prepares texts for training. Every algorithm is a pure function in a file of its own."""

@@ -1,6 +1,6 @@
-"""Addresses: e-mail addresses, in any script, and public IP addresses, as spans of a text.
+"""Addresses: finds e-mail addresses in any script, and public IP addresses, as spans of a text.
 
-The few places where one may begin are found at low cost in the whole text, and only these are tested.
+A cheap search over the whole text finds the few places where an address may begin, and only these are tested.
 """
 
 import functools
@@ -44,7 +44,7 @@ _NUMBERED = re.compile(
     r"annex|\brule|\bstep|\bpart|§)s?\b[\"']?[\s:.=>(\"'~^]{0,4}\Z|[\w)\]][=~<>!]=\s?\Z|[A-Za-z]/\Z|[A-Za-z0-9]-\Z",
     re.IGNORECASE,
 )
-"""What stands before a number of four parts that is a version, or the number of a section."""
+"""Text before a number of four parts that is a version or the number of a section."""
 _HEADING = re.compile(r"\.?[ \t]+(?:[^\W\d_a-z]|\.{3})")
 _LINE_BEGINS = re.compile(r"(?:^|\n)[ \t#*=>-]*\Z|[\"“]\Z")
 SECTION_MOST = 60
@@ -63,7 +63,7 @@ def emails(text: str) -> Iterator[Span]:
 
 
 def _is_of_a_url(text: str, begin: int, at: int, end: int) -> bool:
-    """Whether it is the password and the host of a URL, or a place from which git clones."""
+    """Whether the match is the password and host of a URL, or a git remote."""
     if text.startswith(":", end) and text[begin:at] == "git":
         return True
     return _USER_INFO.search(text[max(begin - LOCAL_LONGEST, 0) : begin]) is not None
@@ -73,7 +73,9 @@ def _length_of_local(text: str, at: int) -> int:
     """The characters of the local part before the @ at `at`; 0 if there is none."""
     before = text[max(at - LOCAL_LONGEST - 1, 0) : at]
     match = _LOCAL.search(before) or _JOINED_LOCAL.search(before)
-    return len(match[0]) if match and len(match[0]) <= LOCAL_LONGEST else 0
+    if match and len(match[0]) <= LOCAL_LONGEST:
+        return len(match[0])
+    return 0
 
 
 def _end_of_domain(text: str, begin: int) -> int | None:
@@ -122,7 +124,7 @@ def ips(text: str) -> Iterator[Span]:
 
 
 def _is_a_number(text: str, match: re.Match[str]) -> bool:
-    """Whether four parts are a version's or a section's number."""
+    """Whether a number of four parts is a version or the number of a section."""
     if ":" in match[0]:
         return False
     before = text[max(match.start() - 24, 0) : match.start()]

@@ -20,24 +20,24 @@ from slipway.recipes.cleaning import CLASSIFIER, CleaningSection
 from slipway.trainer.base import atomic, digest
 
 VERSION = f"6, Unicode {unicodedata.unidata_version}, libphonenumber {metadata.version('phonenumbers')}"
-"""The version of this code, of Python's Unicode and of the plans of telephone numbers: another version may give another
-result for the same document."""
+"""The version of this code, of Python's Unicode and of the telephone numbering plans, all of which affect results."""
 LANGUAGE = "language"
-"""Why a document is left out whose language is not one of the recipe's."""
+"""The reason that is recorded for a document in a language that the recipe does not keep."""
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A document after cleaning. Features are None when the recipe does not need them or the document is removed."""
+    """A document after cleaning. Features are None if the recipe does not need them or the document is removed."""
 
     text: str
     removed: str | None
-    """Why it is left out: the name of the first rule that it breaks, LANGUAGE, LINES, URL or LICENCE; else None."""
+    """The reason to leave it out: the first rule that it breaks, LANGUAGE, LINES, URL or LICENCE; None if it is
+    kept."""
     masked: Mapping[str, int]
     """The number of masked places by kind; kinds without one are absent."""
     language: str
     measures: Mapping[str, float] = field(default_factory=dict)
-    """What each rule of the recipe measured, before masking; empty for a language that is left out."""
+    """The measure of each rule of the recipe, before masking; empty for a language that is left out."""
     signature: npt.NDArray[np.uint32] | None = field(default=None, compare=False)
     """MinHash of the word 5-grams, for near-duplicates."""
     bands: npt.NDArray[np.uint64] | None = field(default=None, compare=False)
@@ -47,7 +47,7 @@ class Cleaned:
 
 
 class Cleaner:
-    """Cleans documents as a recipe says. It is pure: the same document gives the same result in every process."""
+    """Cleans documents by a recipe. It is pure: the same document gives the same result in every process."""
 
     def __init__(self, cleaning: CleaningSection) -> None:
         self._cleaning = cleaning
@@ -58,12 +58,13 @@ class Cleaner:
         self._classifier = TextClassifier(cleaning.classifier) if cleaning.classifier else None
 
     def clean(self, name: str, text: str, about: About = NOTHING) -> Cleaned:
-        """The cleaned document. The suffix of `name`, the name in the source, tells source code from prose.
+        """Clean a document. The suffix of `name`, its path in the source, distinguishes source code from prose.
 
-        Raises ValueError, naming rule and document, when a rule of the recipe's own fails.
+        Raises ValueError, with rule and document, if one of the user's own rules fails.
         """
         text = normalise(text) if self._cleaning.normalise else text
-        blocked, text = self._origins.why_not(about), rules.kept_lines(text, self._lines)
+        blocked = self._origins.why_not(about)
+        text = rules.kept_lines(text, self._lines)
         language = language_of(name, text)
         if blocked is not None or (self._lines and not text):
             return Cleaned(text, blocked or rules.LINES, {}, language)
@@ -83,7 +84,7 @@ class Cleaner:
         return Cleaned(text, None, masked, language, measures, signature, bands, fingerprints)
 
     def _judged(self, statistics: TextStatistics, document: RuledDocument) -> tuple[str | None, dict[str, float]]:
-        """The first rule that the document breaks, if any, and what was measured; the cheapest rules come first."""
+        """The first broken rule, if any, and the measures; the cheapest rules come first."""
         measures = rules.measures(statistics, self._thresholds)
         removed = rules.first_broken(measures, self._thresholds)
         removed = removed or own_rules.first_broken(self._own_rules, document)
@@ -94,9 +95,9 @@ class Cleaner:
 
 
 def files_of(cleaning: CleaningSection) -> list[str]:
-    """The BLAKE3 of each file that a recipe's cleaning names, besides evaluation sets, which decide no row.
+    """The BLAKE3 of each file that a recipe's cleaning names, except evaluation sets, which do not affect rows.
 
-    Raises ValueError, naming field and file, for one that cannot be read.
+    Raises ValueError, with field and file, for an unreadable file.
     """
     listed = origins.listed(Path(cleaning.urls.file)) if cleaning.urls.file else []
     of_rules = [own_rules.digest_of_rule(name, file) for name, file in sorted(cleaning.own_rules.items())]

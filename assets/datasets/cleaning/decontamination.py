@@ -1,9 +1,9 @@
-"""Decontamination: which training documents contain a passage of a held-out document.
+"""Decontamination: finds training documents that contain a passage of a held-out document.
 
 A training document is contaminated if it shares PASSAGE (13) words in a row with a held-out document, unless the
 passage is boilerplate. As in GPT-3 (Brown et al. 2020, appendix C), boilerplate is a passage in more than `common`
-training documents, such as a licence. A test that leaked many times would look the same; so a passage also counts
-when the shared passages together make up `share` of the held-out document.
+training documents, such as a licence. A test that leaked many times would look the same, so a passage also counts if
+the shared passages together make up `share` of the held-out document.
 
 In scripts without spaces each character is compared as a word, and UNSPACED of them count as one: a passage is as long
 there as in other scripts.
@@ -26,7 +26,7 @@ from slipway.trainer.base.characters import ALONE, classes_of, codes_of, in_lowe
 
 CANDIDATES_AT_ONCE = 1024
 LOCATED = 64
-"""Held-out documents whose words are kept in memory: mostly all that one training document is compared with."""
+"""Held-out documents whose words stay in memory, mostly all those that one training document is compared with."""
 UNSPACED = 3
 """Characters of a script without spaces that count as one word: between Chinese, whose words have 1.5 to 2, and Thai
 and Khmer, whose words have 4 and more."""
@@ -34,18 +34,18 @@ TextOf = Callable[[int], str]
 
 
 class Memory(Protocol):
-    """What came of pairs of documents that were compared before: the passage that they share, as the training document
-    writes it, or None."""
+    """The results of earlier comparisons: the passage that two documents share, as the training document writes it, or
+    None."""
 
     @property
     def known(self) -> str:
-        """What is remembered, as SQL: a relation with the columns `key`, each once, and `passage`."""
+        """The stored results as SQL: a relation with the distinct column `key`, and `passage`."""
 
     def keep(self, recalled: pa.RecordBatch) -> None:
-        """Keep what is remembered, with the same columns; what is not kept is forgotten."""
+        """Keep these stored results, with the same columns; results that are not kept are forgotten."""
 
     def note(self, key: str, passage: str | None) -> None:
-        """Remember another result."""
+        """Store a new result."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Leak:
     row: int
     held_out: int
     passage: str
-    """The first 13 words that they share, as the training document writes them."""
+    """The first 13 shared words, as the training document writes them."""
 
 
 def contaminated(
@@ -67,7 +67,7 @@ def contaminated(
     rule: DecontaminationSection,
     memory: Memory | None = None,
 ) -> Iterator[Leak]:
-    """The contaminated training documents, ascending, each once, with the first held-out document that shows it.
+    """The contaminated training documents, ascending and distinct, each with the first held-out document that shows it.
 
     `training` and `held_out` name relations of the connection with the columns `row` and `fingerprints`
     (`ngrams.fingerprints`). The texts of candidates are read by row and compared word by word, not by hash alone. Two
@@ -85,7 +85,9 @@ def contaminated(
         if memory:
             memory.keep(batch.filter(pa.compute.invert(batch["fresh"])).select(["key", "passage"]))
         for pair in batch.filter(pa.compute.or_(batch["fresh"], batch["passage"].is_valid())).to_pylist():
-            row, held_out_row, passage = pair["row"], pair["held_out"], pair["passage"]
+            row = pair["row"]
+            held_out_row = pair["held_out"]
+            passage = pair["passage"]
             if row == last:
                 continue
             if pair["fresh"]:
@@ -101,9 +103,9 @@ def contaminated(
 
 
 def passage(text: str, held_out: str, evidence: WordHashes) -> str | None:
-    """The first PASSAGE words in a row of `text` that `held_out` has too, with a fingerprint of the evidence.
+    """The first PASSAGE words in a row that `text` shares with `held_out`, with a fingerprint of the evidence.
 
-    The fingerprint of a passage is in every document with the passage, so it is rare only if they are few.
+    Every document with a passage has its fingerprint, so the fingerprint is rare only if these documents are few.
     """
     return _shared(_Located(text), _Located(held_out), evidence)
 
@@ -129,9 +131,11 @@ class _Located:
         return np.unique(self.passages, return_index=True)
 
     def end_of_passage(self, first: int, behind: int) -> int | None:
-        """The end of PASSAGE words from the word `first` on; None if there are fewer before the word `behind`."""
+        """The end of PASSAGE words that start at the word `first`; None if there are fewer before the word `behind`."""
         counted = np.cumsum(self._counts[first:behind]) >= PASSAGE * UNSPACED
-        return first + int(np.argmax(counted)) + 1 if counted.any() else None
+        if not counted.any():
+            return None
+        return first + int(np.argmax(counted)) + 1
 
     def passage(self, first: int, behind: int) -> str:
         """The text from the word `first` to the word before `behind`."""
@@ -165,7 +169,7 @@ def _run(training: _Located, index: int, held_out: _Located, at: int) -> tuple[i
 
 
 def _equal(training: WordHashes, held_out: WordHashes) -> int:
-    """How many words are equal from the beginning of both on."""
+    """The number of leading words that are equal."""
     shorter = min(len(training), len(held_out))
     different = np.flatnonzero(training[:shorter] != held_out[:shorter])
     return int(different[0]) if len(different) else shorter
@@ -196,7 +200,7 @@ def _prepare(connection: duckdb.DuckDBPyConnection, training: str, held_out: str
 
 
 def _recalled(memory: Memory | None) -> str:
-    """The candidates with what is known of them: `fresh` ones have to be compared."""
+    """SQL for the candidates with their stored results; `fresh` candidates must be compared."""
     if memory is None:
         nothing = "null::varchar as key, null::varchar as passage"
         return f"{_CANDIDATES} select *, {nothing}, true as fresh from candidates {_ORDER}"
@@ -229,7 +233,7 @@ _CANDIDATES = """
 """
 """Pairs that share a rare fingerprint, or a share of the held-out document's.
 
-Who shares n of m fingerprints has one of any m - n + 1 of them: to look for the rarest keeps boilerplate from pairing
-everything with everything (the prefix filter of Chaudhuri, Ganti, Kaushik, ICDE 2006).
+A document that shares n of m fingerprints has at least one of any m - n + 1 of them. Looking for the rarest ones keeps
+boilerplate from pairing everything with everything (the prefix filter of Chaudhuri, Ganti, Kaushik, ICDE 2006).
 """
 _ORDER = "order by row, held_out"

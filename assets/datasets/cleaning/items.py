@@ -1,4 +1,4 @@
-"""Items: which of the short texts that models are measured on a document contains whole.
+"""Items: finds short evaluation texts that a document contains as a whole.
 
 A question of a benchmark is often shorter than the 13 words of a passage, or is quoted with a word changed, so that no
 13 words in a row are left. So an item of up to LONGEST words is also searched for as a whole: word by word, and from
@@ -29,7 +29,7 @@ LONGEST = 52
 
 @dataclass(frozen=True)
 class FoundItem:
-    """An item in a document: its place among the items, and how the document writes it."""
+    """An item in a document: its index among the items, and its text as the document writes it."""
 
     item: int
     passage: str
@@ -57,20 +57,20 @@ class _HashedText:
 
 
 class ItemSearch:
-    """Looks for items in documents. Those of fewer than `shortest` words, or of more than LONGEST, are left out."""
+    """Finds items in documents. It ignores items with fewer than `shortest` or more than LONGEST words."""
 
     def __init__(self, items: Sequence[str], shortest: int) -> None:
         """Raises ValueError for a `shortest` of fewer words than a run."""
         if shortest < RUN:
             raise ValueError(f"found items of {shortest} words, expected {RUN} or more")
         self._items = {
-            index: item for index, text in enumerate(items) if shortest <= (item := _HashedText(text)).length <= LONGEST
+            index: item for index, item in enumerate(map(_HashedText, items)) if shortest <= item.length <= LONGEST
         }
         runs = {index: word_hashes.grams(text_words.hashes, RUN).tolist() for index, text_words in self._items.items()}
         frequency = Counter(run for hashes in runs.values() for run in hashes[::RUN])
         self._at: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         for number, item in runs.items():
-            # The rarest runs: many questions of one benchmark begin with the same words.
+            # Use the rarest runs, because many questions of one benchmark begin with the same words.
             apart = sorted(range(0, len(item), RUN), key=lambda offset: (frequency[item[offset]], offset))
             for offset in apart[: 1 + self._tolerates(number)]:
                 self._at[item[offset]].append((number, offset))
@@ -80,7 +80,7 @@ class ItemSearch:
         return bool(self._items)
 
     def first_in(self, text: str) -> FoundItem | None:
-        """The first item in a document, in the order of where it stands there."""
+        """The item that occurs first in a document."""
         document = _HashedText(text)
         runs = word_hashes.grams(document.hashes, RUN)
         for index in np.flatnonzero(np.isin(runs, self._known)).tolist():
@@ -94,19 +94,24 @@ class ItemSearch:
         return self._items[item].length >= TOLERANT
 
     def _span(self, item: int, offset: int, document: _HashedText, index: int) -> tuple[int, int] | None:
-        """Where the item is in the document if its run at `offset` is at `index` there: by hash, then by spelling."""
-        item_words, tolerant = self._items[item], self._tolerates(item)
+        """The item's words in the document, if its run at `offset` is at `index` there: by hash, then by spelling."""
+        item_words = self._items[item]
+        tolerant = self._tolerates(item)
         count = len(item_words.hashes)
-        begin, end = max(index - offset - 1, 0), min(index - offset + count + 1, len(document.hashes))
-        item_hashes, document_hashes = item_words.hashes.tolist(), document.hashes[begin:end].tolist()
+        begin = max(index - offset - 1, 0)
+        end = min(index - offset + count + 1, len(document.hashes))
+        item_hashes = item_words.hashes.tolist()
+        document_hashes = document.hashes[begin:end].tolist()
         if _aligned(item_hashes, offset, document_hashes, index - begin, tolerant) is None:
             return None
         span = _aligned(item_words.spelled(0, count), offset, document.spelled(begin, end), index - begin, tolerant)
-        return None if span is None else (begin + span[0], begin + span[1])
+        if span is None:
+            return None
+        return begin + span[0], begin + span[1]
 
 
 def _aligned(item: list[Any], offset: int, document: list[Any], index: int, tolerant: bool) -> tuple[int, int] | None:
-    """The words of the document that are the item, when the run of the item at `offset` is at `index` there."""
+    """The words of the document that match the item, if the item's run at `offset` is at `index` there."""
     if item[offset : offset + RUN] != document[index : index + RUN]:
         return None
     before = _reach(item[:offset][::-1], document[:index][::-1])
@@ -126,7 +131,8 @@ def _reach(item: list[Any], document: list[Any]) -> tuple[int, int] | None:
     if same == len(item):
         return same, 0
     for of_item, of_document in ((1, 1), (1, 0), (0, 1)):
-        rest, at = item[same + of_item :], same + of_document
+        rest = item[same + of_item :]
+        at = same + of_document
         if at <= len(document) and document[at : at + len(rest)] == rest:
             return at + len(rest), 1
     return None

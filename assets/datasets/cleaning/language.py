@@ -1,7 +1,7 @@
 """The language of a document, and the stop words of each language.
 
-The suffix of the name decides for source code, a classifier for prose. Stop words are frequent words of a language: no
-longer text in it goes without them, and lists of terms do. Gopher has eight for English (Rae et al. 2021, arXiv
+The suffix of the name decides for source code, a classifier for prose. Stop words are frequent words of a language:
+every longer text has some, and lists of terms have none. Gopher has eight for English (Rae et al. 2021, arXiv
 2112.11446, A1.1); the other languages have eight words of the same kinds here: articles, prepositions, conjunctions and
 auxiliaries.
 """
@@ -58,7 +58,7 @@ SOURCE_CODE = {
     }.items()
     for suffix in suffixes.split()
 }
-"""Names as in GitHub's Linguist, in small letters."""
+"""Names as in GitHub's Linguist, in lower case."""
 
 ENGLISH = "en"
 STOP_WORDS = {
@@ -96,7 +96,7 @@ STOP_WORDS = {
     "vi": "và của là có được cho trong các",
     "zh": "的 是 在 不 了 有 和 人",
 }
-"""Of Chinese, Japanese and Thai, which put no spaces between words, frequent characters."""
+"""For Chinese, Japanese and Thai, which put no spaces between words, these are frequent characters."""
 
 
 def language_of(name: str, text: str) -> str:

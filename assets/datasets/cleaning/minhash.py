@@ -16,7 +16,7 @@ SHINGLE = 5
 """Words in a row that make one element of the set that represents a text."""
 PERMUTATIONS = 112
 RECALL = 0.95
-"""The least share of pairs of exactly the similarity asked for that share a band."""
+"""The smallest share of pairs with exactly the requested similarity that must share a band."""
 AT_ONCE = 1024
 """Elements permuted at once, so that all their permutations fit a cache."""
 EMPTY = np.uint32(0xFFFFFFFF)
@@ -26,7 +26,7 @@ Signature = npt.NDArray[np.uint32]
 
 
 def signature(text: str) -> Signature:
-    """The least of the text's shingles under each permutation: shape (PERMUTATIONS,)."""
+    """The smallest value of the text's shingles under each permutation: shape (PERMUTATIONS,)."""
     return of_words(hashes(text))
 
 

@@ -1,4 +1,4 @@
-"""Near-duplicates: which documents are nearly the same, among any number of them, in bounded memory.
+"""Near-duplicates: finds documents that are nearly the same, among any number, in bounded memory.
 
 Documents that share a band are candidates; two candidates whose signatures agree in a share of at least `similarity`
 are connected; a cluster is a set of documents that are connected, directly or through others. The clusters depend on
@@ -23,22 +23,22 @@ from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.cleaning import minhash
 
 ROWS_AT_ONCE = 16_384
-"""Rows whose bands are read at once: 2 MB of them at 0.8, and 15 MB at a similarity of 0.3."""
+"""Rows whose bands are read together: 2 MB at a similarity of 0.8, and 15 MB at 0.3."""
 PAIRS_AT_ONCE = 16_384
-"""Candidate pairs that are verified at once: 15 MB of signatures."""
+"""Candidate pairs that are verified together: 15 MB of signatures."""
 PLACES_AT_ONCE = 1 << 16
 """Rows whose cluster is looked up at once."""
 PAIRS_IN_MEMORY = 1 << 19
 """Pairs that wait in memory: 8 MiB, and three times that while they are written."""
 PARTS = 256
-"""Files: a pair is in the one of the first byte of its band. Of 16 million documents each has 16 MB."""
+"""The number of files: the first byte of a pair's band decides its file. For 16 million documents each has 16 MB."""
 
 SIGNATURE_BYTES = minhash.PERMUTATIONS * np.dtype(np.uint32).itemsize
 _FIRSTS = pa.schema([pa.field("row", pa.int64()), pa.field("first", pa.int64())])
 
 Rows = npt.NDArray[np.int64]
 Indexes = npt.NDArray[Any]
-"""Integers, of whichever width numpy gives places."""
+"""Integers of numpy's width for indices."""
 Bands = npt.NDArray[np.uint64]
 Pairs = npt.NDArray[np.uint64]
 """Bands, each with one of its rows: shape (pairs, 2)."""
@@ -86,13 +86,15 @@ def _compare(buckets: Bands, rows: Rows, clusters: "Clusters", signatures: "Sign
         own = clusters.of(rows)
         first, size = _runs(buckets)
         mixed = np.repeat(np.minimum.reduceat(own, first) < np.maximum.reduceat(own, first), size)
-        rows, buckets = rows[mixed], buckets[mixed]
+        rows = rows[mixed]
+        buckets = buckets[mixed]
         first, size = _runs(buckets)
         leaders = np.repeat(rows[first], size)
         for begin in range(0, len(rows), PAIRS_AT_ONCE):
             some = slice(begin, begin + PAIRS_AT_ONCE)
             _connect_similar(clusters, signatures, similarity, leaders[some], rows[some])
-        rows, buckets = np.delete(rows, first), np.delete(buckets, first)
+        rows = np.delete(rows, first)
+        buckets = np.delete(buckets, first)
 
 
 def _connect_similar(
@@ -122,7 +124,9 @@ class SharedBands:
 
     def __init__(self, folder: Path) -> None:
         """`folder` is where pairs wait for which there is no memory; it is made then, and is gone at the end."""
-        self._folder, self._waiting, self._count = folder, list[Pairs](), 0
+        self._folder = folder
+        self._waiting = list[Pairs]()
+        self._count = 0
 
     def __enter__(self) -> Self:
         return self
@@ -142,14 +146,17 @@ class SharedBands:
         """The rows that share a band with another one, ascending, each once; nothing is added after that."""
         if self._folder.exists():
             self._write()
-        distinct, waiting, count = np.empty(0, np.int64), list[Rows](), 0
+        distinct = np.empty(0, np.int64)
+        waiting = list[Rows]()
+        count = 0
         for number, pairs in enumerate(self.parts()):
             shared = _shared(pairs)
             self._keep(number, shared)
             waiting.append(np.unique(shared[:, 1]).astype(np.int64))
             count += len(waiting[-1])
             if count > PAIRS_IN_MEMORY:
-                distinct, count = np.unique(np.concatenate([distinct, *waiting])), 0
+                distinct = np.unique(np.concatenate([distinct, *waiting]))
+                count = 0
                 waiting.clear()
         return np.unique(np.concatenate([distinct, *waiting]))
 
@@ -176,7 +183,8 @@ class SharedBands:
         self._waiting.clear()
         self._count = 0
         part = (pairs[:, 0] >> np.uint64(56)).astype(np.uint8)
-        pairs, ends = pairs[np.argsort(part, kind="stable")], np.cumsum(np.bincount(part, minlength=PARTS))
+        pairs = pairs[np.argsort(part, kind="stable")]
+        ends = np.cumsum(np.bincount(part, minlength=PARTS))
         for number, some in enumerate(np.split(pairs, ends[:-1])):
             with writing(self._path(number)), self._path(number).open("ab") as file:
                 file.write(some.data)
@@ -204,7 +212,8 @@ class SignatureFile:
     def __init__(self, path: Path, rows: Rows, batches: Iterable[pa.RecordBatch]) -> None:
         """`path` is where the file is until this is closed; `rows` are ascending, each once, and `batches` have each
         of them once, in any order, with the columns `row` and `signature`. Raises OSError when the disk is full."""
-        self._path, self._rows = path, rows
+        self._path = path
+        self._rows = rows
         self._file_rows: Indexes = np.empty(len(rows), np.int64)
         count = 0
         with writing(path), path.open("wb") as file:
@@ -248,11 +257,14 @@ class Clusters:
 
     def connect(self, first: Rows, others: Rows) -> None:
         """Each row of `first` is connected with the row of `others` at its place; both are rows of these."""
-        these, those = np.searchsorted(self.rows, first), np.searchsorted(self.rows, others)
+        these = np.searchsorted(self.rows, first)
+        those = np.searchsorted(self.rows, others)
         while len(these):
-            these, those = self._shortened(these), self._shortened(those)
+            these = self._shortened(these)
+            those = self._shortened(those)
             apart = these != those
-            these, those = these[apart], those[apart]
+            these = these[apart]
+            those = those[apart]
             # One of several connections of a row counts, the others in the next round. A row is never put below a
             # larger one, so there is no circle.
             np.minimum.at(self._above, np.maximum(these, those), np.minimum(these, those))
@@ -263,7 +275,8 @@ class Clusters:
 
     def distinct(self, first: Rows, others: Rows) -> tuple[Rows, Rows]:
         """Each pair of a row of `first` and the row of `others` at its place, once."""
-        these, those = np.searchsorted(self.rows, first), np.searchsorted(self.rows, others)
+        these = np.searchsorted(self.rows, first)
+        those = np.searchsorted(self.rows, others)
         # As one number, which is sorted twenty times faster than pairs: two places have less than 63 bits.
         these, those = np.divmod(np.unique(these * len(self.rows) + those), max(len(self.rows), 1))
         return self.rows[these], self.rows[those]

@@ -1,4 +1,4 @@
-"""Normalisation: one way to write the same text, so that equal texts have equal bytes."""
+"""Normalisation: gives a text a canonical form, so that equal texts have equal bytes."""
 
 import functools
 import re
@@ -6,7 +6,7 @@ import unicodedata
 
 _CONTROLS = bytes({*range(0x20), 0x7F} - set(b"\t\n"))
 BEHIND_MARKS = 0x20000
-"""Of this code point and those behind it, ideographs and tags, none is a mark."""
+"""From this code point on there are only ideographs and tags, and no marks."""
 _NON_ASCII_CONTROLS = re.compile("[\x80-\x9f]")
 
 
@@ -23,17 +23,19 @@ def normalise(text: str) -> str:
     except UnicodeEncodeError:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         data = text.encode()
-    if len(without_controls := data.translate(None, _CONTROLS)) < len(data):
+    without_controls = data.translate(None, _CONTROLS)
+    if len(without_controls) < len(data):
         text = without_controls.decode()
-    return text if text.isascii() else _composed(_NON_ASCII_CONTROLS.sub("", text))
+    if text.isascii():
+        return text
+    return _composed(_NON_ASCII_CONTROLS.sub("", text))
 
 
 def _composed(text: str) -> str:
-    """The text in NFC, in a time that grows with its length alone.
+    """The text in NFC, in time linear in its length.
 
-    Unicode's order of the marks on a letter is found by Python in a time that grows with the square of their number:
-    half a megabyte of marks on one letter would take hours. Long runs are put in order beforehand, which changes
-    nothing of the result.
+    Python sorts the marks on a letter in time quadratic in their number, so half a megabyte of marks on one letter
+    would take hours. Sorting long runs beforehand avoids this without changing the result.
     """
     if unicodedata.is_normalized("NFC", text):
         return text
@@ -53,5 +55,5 @@ def _long_runs() -> re.Pattern[str]:
 
 
 def _first(character: str) -> str:
-    """What a character begins with when it is decomposed."""
+    """The first character of a decomposed character."""
     return unicodedata.normalize("NFD", character)[0]

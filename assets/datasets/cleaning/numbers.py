@@ -1,7 +1,7 @@
-"""Numbers that name a person: telephone numbers, payment cards and bank accounts (IBAN), as spans of a text.
+"""Numbers that identify a person: telephone numbers, payment cards and bank accounts (IBAN), as spans of a text.
 
-A number counts when it is valid by its own rules: those of libphonenumber, the check digit of Luhn (ISO/IEC 7812), or
-the remainder of ISO 13616.
+A number counts if it is valid by its own rules: those of libphonenumber, the check digit of Luhn (ISO/IEC 7812), or the
+remainder of ISO 13616.
 """
 
 import re
@@ -22,9 +22,9 @@ _CALLED = re.compile(
     r"[a-z]{0,6}[\s.:()#\"'=-]{0,5}(?:(?:at|us|me|no|nr|number)\b[\s.:]{0,3})?\Z",
     re.IGNORECASE,
 )
-"""What stands before a number that is called one for the telephone."""
+"""Words that announce a telephone number."""
 PHONE_DIGITS = range(7, 16)
-"""The fewest digits of a subscriber's number and an area code, and the most of E.164."""
+"""From the shortest subscriber's number with an area code to the longest number of E.164, in digits."""
 
 _CARD = re.compile(r"(?<![\w.+/-])[2-6][0-9]{3}(?:[ -]?[0-9]){8,14}[0-9](?![\w/=]|[.-][0-9])")
 _ISSUERS = re.compile(
@@ -45,8 +45,8 @@ IBAN_LENGTHS = {entry[:2]: int(entry[2:]) for entry in _LENGTHS.split()}
 
 
 def phones(text: str) -> Iterator[Span]:
-    """Telephone numbers: valid ones with a country's code, valid ones written as in North America, and those that the
-    word before calls so."""
+    """Telephone numbers: valid ones with a country code, valid ones in North American form, and those that a word
+    announces."""
     for match in _matches(text, _PHONE, PHONE_DIGITS[0], within=20, before=2):
         number = match[0]
         if _DECIMAL.search(number):
@@ -54,7 +54,9 @@ def phones(text: str) -> Iterator[Span]:
         if number.startswith("+"):
             if _is_valid(number, None):
                 yield match.span()
-        elif (american := _NORTH_AMERICAN.fullmatch(number)) is not None:
+            continue
+        american = _NORTH_AMERICAN.fullmatch(number)
+        if american is not None:
             if _is_valid(american[0], "US"):
                 yield match.span()
         elif _is_called_so(text, match):
@@ -89,7 +91,8 @@ def _matches(text: str, pattern: re.Pattern[str], digits: int, within: int, befo
     end = 0
     for first in firsts[last - firsts < within].tolist():
         for start in range(max(first - before, end), first + 1):
-            if match := pattern.match(text, start):
+            match = pattern.match(text, start)
+            if match:
                 end = match.end()
                 yield match
                 break
@@ -118,13 +121,15 @@ def _passes_luhn(digits: str) -> bool:
 
 def _end_after(text: str, begin: int, count: int) -> int | None:
     """The end of `count` capitals and digits, with single spaces between; None if there are fewer."""
-    at, missing = begin, count
+    at = begin
+    missing = count
     while missing and at < len(text):
         sign = text[at]
         if sign == " " and text[at - 1] != " ":
             at += 1
         elif sign.isascii() and (sign.isdigit() or sign.isupper()):
-            at, missing = at + 1, missing - 1
+            at += 1
+            missing -= 1
         else:
             return None
     return at if count and not missing else None

@@ -1,4 +1,4 @@
-"""Origins: documents that are left out because of the URL that they come from, or of their licence."""
+"""Origins: leaves out documents because of their URL or their licence."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -9,14 +9,16 @@ from urllib.parse import urlsplit
 from slipway.assets.datasets.reading.document import About
 from slipway.recipes.filters import UrlsSection
 
-URL, LICENCE = "url", "licence"
-"""Why a document is left out: its URL is blocked; its licence is none of the recipe's, or is not known."""
+URL = "url"
+"""The reason for a document whose URL is blocked."""
+LICENCE = "licence"
+"""The reason for a document whose licence is unknown or not in the recipe."""
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _NO_WORD = re.compile(r"[^a-z0-9]+")
 
 
 class Origins:
-    """The filters of a recipe. Raises ValueError for a list of URLs that cannot be read."""
+    """The filters of a recipe. Raises ValueError for an unreadable list of URLs."""
 
     def __init__(self, urls: UrlsSection, licences: Collection[str]) -> None:
         blocked = [*urls.blocked, *(listed(Path(urls.file)) if urls.file else ())]
@@ -25,10 +27,10 @@ class Origins:
         self._licences = [licence.lower() for licence in licences]
 
     def why_not(self, about: About) -> str | None:
-        """URL or LICENCE for a document that is left out, else None.
+        """The reason to leave a document out, URL or LICENCE; None to keep it.
 
-        A document without a URL is not left out for one. Of several licences, with commas between, each must be one of
-        the recipe's.
+        A document without a URL is never blocked. If a document has several licences, separated by commas, the recipe
+        must have all of them.
         """
         if about.url and (self._blocked or self._blocked_words) and self._is_blocked(about.url):
             return URL
@@ -44,20 +46,21 @@ class Origins:
 
 
 def listed(path: Path) -> list[str]:
-    """The domains and URLs of a file, one a line. Raises ValueError, naming the file, for one that cannot be read."""
+    """The domains and URLs of a file, one per line. Raises ValueError, with the path, for an unreadable file."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeError) as error:
         raise ValueError(f"cleaning.urls.file: {path}: expected a list of domains and URLs: {error}") from None
-    return [line for text in lines if (line := text.partition("#")[0].strip())]
+    entries = [text.partition("#")[0].strip() for text in lines]
+    return [entry for entry in entries if entry]
 
 
 def _plain(url: str) -> str:
-    """A domain or a URL without its scheme, port, user and the slash at its end; the host in small letters."""
+    """A domain or a URL without its scheme, port, user and final slash; the host in lower case."""
     rest = _SCHEME.sub("", url.strip())
     try:
         parts = urlsplit("//" + rest)
-    except ValueError:  # an address in brackets that is none
+    except ValueError:  # an invalid address in brackets
         return rest
     host = parts.hostname or ""
     query = f"?{parts.query}" if parts.query else ""

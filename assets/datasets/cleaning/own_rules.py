@@ -1,8 +1,8 @@
-"""Rules of one's own: functions in Python files that a recipe names, and a classifier that was made with fastText.
+"""The user's own rules: functions in Python files that a recipe names, and a fastText classifier.
 
-A rule is a pure function of the document: it is called in several processes, and its answer is kept as long as its file
-does not change. A classifier (Joulin et al. 2016, arXiv 1607.01759), such as DCLM's of quality, gives a score, which is
-compared with a threshold. A process reads the model once, when it cleans its first document. As in datatrove's
+A rule is a pure function of the document: several processes call it, and its answers stay valid until its file changes.
+A classifier (Joulin et al. 2016, arXiv 1607.01759), such as DCLM's quality classifier, gives a score, which is compared
+with a threshold. A process reads the model once, when it cleans its first document. As in datatrove's
 `FastTextClassifierFilter`, the whole text is judged at once; a newline counts as a space.
 """
 
@@ -23,7 +23,7 @@ LABEL_PREFIX = "__label__"
 
 @dataclass(frozen=True)
 class RuledDocument:
-    """What a rule of one's own is given. The text is normalised and not masked yet; what is not known is empty."""
+    """The argument of a user's rule. The text is normalised but not masked; unknown fields are empty."""
 
     name: str
     """The name of its file in the source."""
@@ -35,20 +35,20 @@ class RuledDocument:
 
 
 OwnRule = Callable[[RuledDocument], object]
-"""It gives True or False; what it gives else is refused."""
+"""A user's rule. It must return True or False."""
 
 
 def load(rules: Mapping[str, str]) -> dict[str, OwnRule]:
-    """The functions of a recipe's rules. Raises ValueError, naming rule and file, for one that cannot be loaded."""
+    """Load the functions of a recipe's rules. Raises ValueError, with rule and file, if one cannot be loaded."""
     return {name: _loaded(name, file, digest_of_rule(name, file)) for name, file in rules.items()}
 
 
 def digest_of_rule(name: str, file: str) -> str:
-    """The BLAKE3 of a rule's file. Raises ValueError when it cannot be read."""
+    """The BLAKE3 of a rule's file. Raises ValueError if it cannot be read."""
     try:
         return digest.of_bytes(regular_file.read(Path(file)))
     except OSError as error:
-        raise ValueError(f"cleaning.own_rules.{name}: expected a file of Python at {file}: {error.strerror}") from None
+        raise ValueError(f"cleaning.own_rules.{name}: expected a Python file at {file}: {error.strerror}") from None
 
 
 def first_broken(rules: Mapping[str, OwnRule], document: RuledDocument) -> str | None:
@@ -70,7 +70,7 @@ def first_broken(rules: Mapping[str, OwnRule], document: RuledDocument) -> str |
 
 @cache
 def _loaded(name: str, file: str, blake3: str) -> OwnRule:
-    """The function in the file as it is now; `blake3` keeps apart what the file was before."""
+    """The function in the present file; `blake3` distinguishes earlier contents of the file."""
     try:
         require_function(Path(file), name)
         specification = importlib.util.spec_from_file_location(f"own_rules_{blake3[:16]}", file)
@@ -107,7 +107,7 @@ class TextClassifier:
 
 
 def digest_of_model(section: ClassifierSection) -> str:
-    """The BLAKE3 of the model's file. Raises ValueError when there is none."""
+    """The BLAKE3 of the model's file. Raises ValueError if it does not exist."""
     if not Path(section.file).is_file():
         raise ValueError(f"cleaning.classifier.file: expected a model of fastText at {section.file}, found no file")
     return verify.measure(Path(section.file)).blake3
@@ -115,8 +115,8 @@ def digest_of_model(section: ClassifierSection) -> str:
 
 @cache
 def _model(file: str, blake3: str) -> Any:
-    """The model in the file as it is now; `blake3` keeps apart what the file was before."""
-    import fasttext  # here, because every process of Dagster loads this module and few of them clean
+    """The model in the present file; `blake3` distinguishes earlier contents of the file."""
+    import fasttext  # imported here, because every Dagster process loads this module and few of them clean
 
     try:
         return fasttext.load_model(file)

@@ -22,7 +22,7 @@ PLACEHOLDERS: Mapping[str, str] = {
     "ip": "<IP_ADDRESS>",
     "phone": "<PHONE_NUMBER>",
 }
-"""By kind, in the order in which they are masked: a part of a secret may look like an address."""
+"""By kind, in the order of masking: secrets come first, because a part of one may look like an address."""
 FINDERS: Mapping[str, Callable[[str], Iterator[Span]]] = {
     "secret": secrets.find,
     "email": addresses.emails,
@@ -37,7 +37,7 @@ _PLACEHOLDER = re.compile(r"<[A-Z][A-Z0-9_]*>")
 def mask(text: str, kinds: Iterable[str], patterns: Mapping[str, str] | None = None) -> tuple[str, dict[str, int]]:
     """The text with placeholders, and the number of placeholders by kind; kinds without one are absent.
 
-    `patterns` are regular expressions by the name of a kind of one's own, whose placeholder is the name in capitals.
+    `patterns` are the user's regular expressions by name; the placeholder of a match is the name in capitals.
     Idempotent: masking is repeated until nothing is found, because a placeholder may make its surroundings match.
     """
     masked_kinds = [kind for kind in PLACEHOLDERS if kind in set(kinds)]
@@ -55,12 +55,12 @@ def mask(text: str, kinds: Iterable[str], patterns: Mapping[str, str] | None = N
 
 
 def placeholder_of(name: str) -> str:
-    """The placeholder of a pattern of one's own."""
+    """The placeholder of a user's pattern."""
     return f"<{name.upper()}>"
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
-    """What a pattern of one's own matches between placeholders: so each replacement leaves less that can match."""
+    """The matches of a user's pattern between placeholders, so that each replacement leaves less text to match."""
     begin = 0
     for end, behind in [*(match.span() for match in _PLACEHOLDER.finditer(text)), (len(text), len(text))]:
         yield from (match.span() for match in pattern.finditer(text, begin, end) if match[0])
@@ -69,9 +69,12 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[Span]:
 
 def _replace(text: str, spans: Iterable[Span], placeholder: str) -> tuple[str, int]:
     """The text with each span replaced, except spans that overlap an earlier one, and the number of replacements."""
-    parts, end = [], 0
+    parts = []
+    end = 0
     for start, stop in sorted(spans):
         if start >= end:
             parts += [text[end:start], placeholder]
             end = stop
-    return ("".join([*parts, text[end:]]), len(parts) // 2) if parts else (text, 0)
+    if parts:
+        return "".join([*parts, text[end:]]), len(parts) // 2
+    return text, 0

@@ -21,10 +21,11 @@ from slipway.recipes.cleaning import RULE_NAMES
 from slipway.trainer.base.characters import TERMINALS
 
 LINES = "lines"
-"""Why a document is left out of which no line is left."""
+"""The reason that is recorded for a document that has no line left."""
 CITATION = re.compile(r"\[\d*]|\[edit]|\[citation needed]")
 """Wikipedia's marks, as C4's code removes them."""
-ENDS, ELLIPSES = tuple(TERMINALS - {"…"}), ("...", "…")
+ENDS = tuple(TERMINALS - {"…"})
+ELLIPSES = ("...", "…")
 
 
 def words_at_least(text: TextStatistics) -> float:
@@ -184,17 +185,20 @@ def duplicate_10grams_at_most(text: TextStatistics) -> float:
 
 
 RULES: Mapping[str, Callable[[TextStatistics], float | None]] = {name: globals()[name] for name in RULE_NAMES}
-"""What each rule measures, by its name, in the order in which they are tested: cheap rules first."""
+"""The measure of each rule by name, in the order of the tests: cheap rules first."""
 
 
 def keeps(name: str, measure: float, threshold: float) -> bool:
     """Whether a rule keeps a text of this measure."""
-    return measure >= threshold if name.endswith("_at_least") else measure <= threshold
+    if name.endswith("_at_least"):
+        return measure >= threshold
+    return measure <= threshold
 
 
 def measures(text: TextStatistics, rules: Mapping[str, float]) -> dict[str, float]:
-    """What each of these rules measures; a rule that does not judge the text is absent."""
-    return {name: measure for name in rules if (measure := RULES[name](text)) is not None}
+    """The measures of these rules, without rules that do not apply to the text."""
+    measured = {name: RULES[name](text) for name in rules}
+    return {name: measure for name, measure in measured.items() if measure is not None}
 
 
 def first_broken(measures: Mapping[str, float], rules: Mapping[str, float]) -> str | None:
@@ -216,7 +220,8 @@ def kept_lines(text: str, settings: Mapping[str, Any]) -> str:
 
 def _kept_line(line: str, settings: Mapping[str, Any]) -> str | None:
     """The line without citations, or None for one that is left out."""
-    line_words, longest = line.split(), settings["longest_word_at_most"]
+    line_words = line.split()
+    longest = settings["longest_word_at_most"]
     if longest is not None and any(len(word) > longest for word in line_words):
         return None
     if not settings["citations"]:
@@ -226,4 +231,6 @@ def _kept_line(line: str, settings: Mapping[str, Any]) -> str | None:
     if len(line_words) < (settings["words_at_least"] or 0):
         return None
     low = line.lower()
-    return None if any(phrase.lower() in low for phrase in settings["without"]) else line
+    if any(phrase.lower() in low for phrase in settings["without"]):
+        return None
+    return line

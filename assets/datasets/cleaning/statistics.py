@@ -1,4 +1,4 @@
-"""Statistics of a text, by which quality rules decide; each is computed at its first use and then kept.
+"""Statistics of a text for the quality rules. Each is computed at its first use and cached.
 
 A token is a longest run without white space, as in Gopher; words are as in `words`. Lines and paragraphs are those
 with a token, without the white space around them. A share of nothing is 0.
@@ -20,7 +20,7 @@ SHORT_LINE = 30
 SENTENCE_END = re.compile(
     r"""[.!?]["'”’»)\]]*[ \t]+(?![a-z])(?=\S)|[。！？।॥؟۔]["'”’»」』）]*[ \t]*(?=[^\s。！？।॥؟۔"'”’»」』）])"""
 )
-"""Where a sentence ends and the next one begins on the same line, not with a small letter as after an abbreviation."""
+"""The end of a sentence if the next one begins on the same line, and not in lower case as after an abbreviation."""
 DOT, ELLIPSIS, NEWLINE, UNDERSCORE = map(ord, ".…\n_")
 
 
@@ -28,7 +28,8 @@ class TextStatistics:
     """The statistics of one text in a language, as `language_of` names it."""
 
     def __init__(self, text: str, language: str = ENGLISH) -> None:
-        self.text, self._language = text, language
+        self.text = text
+        self._language = language
 
     @cached_property
     def tokens(self) -> int:
@@ -56,9 +57,11 @@ class TextStatistics:
 
     @cached_property
     def stop_words(self) -> int | None:
-        """How many of the language's stop words occur; None for a language without a list of them."""
+        """The number of the language's stop words that occur; None for a language without a list of them."""
         hashes = stop_word_hashes(self._language)
-        return None if hashes is None else int(np.count_nonzero((self.word_hashes == hashes[:, None]).any(axis=1)))
+        if hashes is None:
+            return None
+        return int(np.count_nonzero((self.word_hashes == hashes[:, None]).any(axis=1)))
 
     @cached_property
     def sentences(self) -> int:
@@ -160,7 +163,9 @@ class TextStatistics:
         grams = word_hashes.grams(self._piece_hashes, length)
         indexes = np.flatnonzero(_sharing(grams) > 1)
         ends = np.concatenate([[0], np.cumsum(self._piece_lengths)])
-        known, behind, repeated = set[int](), 0, 0
+        known = set[int]()
+        behind = 0
+        repeated = 0
         for index, gram in zip(indexes.tolist(), grams[indexes].tolist(), strict=True):
             if index < behind:
                 continue
@@ -218,7 +223,9 @@ class TextStatistics:
         line = np.cumsum(self._codes == NEWLINE, dtype=np.int32)[starts]
         opens = np.ones(len(line) + 1, bool)
         np.not_equal(line[1:], line[:-1], out=opens[1:-1])
-        return (starts[opens[:-1]], ends[opens[1:]]) if len(starts) else (starts, ends)
+        if len(starts):
+            return starts[opens[:-1]], ends[opens[1:]]
+        return starts, ends
 
     def _share_of_lines(self, chosen: npt.NDArray[np.bool_]) -> float:
         return _share(int(np.count_nonzero(chosen)), len(chosen))
@@ -240,9 +247,9 @@ def _repeated_characters(parts: list[str]) -> int:
 
 
 def _sharing(grams: WordHashes) -> WordPositions:
-    """For each gram, how many grams begin with the same bits: an upper limit of how many equal it, mostly exact.
+    """For each gram, the number of grams with the same first bits: an upper limit of its repetitions, mostly exact.
 
-    At low cost it finds the few grams that have to be sorted.
+    This cheaply finds the few grams that have to be sorted.
     """
     bits = len(grams).bit_length() + 2
     slots = (grams >> np.uint64(64 - bits)).view(np.int64)

@@ -1,8 +1,8 @@
-"""Verdicts: the passage that two documents share, if any, remembered by their hashes from one build to the next.
+"""Verdicts: a cache of the passage that two documents share, if any, by their hashes, from one build to the next.
 
-The comparison of two texts is a pure function of them and of the evidence, so its result is kept. They are in a
-Parquet file, in which duckdb looks them up: memory holds none of them but a batch. When the file is gone or damaged,
-all candidates are compared again.
+The comparison of two texts is a pure function of them and of the evidence, so its result can be reused. The verdicts
+are in a Parquet file that duckdb searches, and only a batch of them is in memory. If the file is gone or damaged, all
+candidates are compared again.
 """
 
 from pathlib import Path
@@ -16,9 +16,9 @@ from slipway.resources import sql
 from slipway.trainer.base import atomic, parsing, regular_file, verify
 
 VERDICTS = pa.schema([pa.field("key", pa.string()), pa.field("passage", pa.string())])
-"""A row for each comparison: the hash of what was compared, and the passage; null where there is none."""
+"""One row per comparison: the hash of its inputs, and the passage, or null if there is none."""
 WAITING = 16_384
-"""Noted verdicts that are written at once."""
+"""New verdicts that are written together."""
 
 
 class Verdicts:
@@ -26,40 +26,43 @@ class Verdicts:
 
     def __init__(self, folder: Path, scratch: Path) -> None:
         """`scratch` is the dataset's scratch folder."""
-        self._path, self._pointer, self._shop = folder / "verdicts.parquet", folder / "verdicts.json", scratch
+        self._path = folder / "verdicts.parquet"
+        self._pointer = folder / "verdicts.json"
+        self._shop = scratch
         self._temporary = scratch / "verdicts.parquet"
         with writing(self._temporary):
             self._writer = pq.ParquetWriter(self._temporary, VERDICTS, compression="zstd")
-        self._keys, self._passages = list[str](), list[str | None]()
+        self._keys = list[str]()
+        self._passages = list[str | None]()
 
     @property
     def known(self) -> str:
-        """The verdicts of the last time as SQL: a relation with the columns of VERDICTS, each key once."""
+        """The verdicts of the last build as SQL: a relation with the columns of VERDICTS and distinct keys."""
         if not self._is_complete():
             return "(select null::varchar as key, null::varchar as passage where false)"
         table = f"read_parquet({sql.literal(str(self._path))})"
         return f"(select key, any_value(passage) as passage from {table} group by key)"
 
     def keep(self, recalled: pa.RecordBatch) -> None:
-        """Keep verdicts of the last time, with the columns of VERDICTS; those that are not kept are forgotten."""
+        """Keep these verdicts of the last build, with the columns of VERDICTS; all others are forgotten."""
         if recalled.num_rows:
             with writing(self._temporary):
                 self._writer.write_batch(recalled)
 
     def note(self, key: str, passage: str | None) -> None:
-        """Remember the result of a comparison."""
+        """Store the result of a comparison."""
         self._keys.append(key)
         self._passages.append(passage)
         if len(self._keys) == WAITING:
             self._write_waiting()
 
     def save(self) -> None:
-        """Put what was kept and noted in the place of the verdicts of the last time."""
+        """Replace the verdicts of the last build with the kept and new ones."""
         self._write_waiting()
         with writing(self._temporary):
             self._writer.close()
         pointer = {"version": cleaner.VERSION, "blake3": verify.measure(self._temporary).blake3}
-        # Between the two the hash is that of another file: then no verdict is known.
+        # A crash between the two replacements leaves a hash that does not match, and then no verdict is known.
         atomic.move(self._temporary, self._path)
         atomic.replace(self._pointer, atomic.readable_json(pointer), self._shop)
 

@@ -1,1 +1,1 @@
-"""What the documents of all datasets share: extraction from source files, the table of documents, and their step."""
+"""Common parts of both kinds of documents: extraction from source files, the documents table, and its step."""

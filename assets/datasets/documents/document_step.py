@@ -1,6 +1,6 @@
 """The step that makes a dataset's documents table, once for the same inputs.
 
-Its cost follows what changed since the last time: only new and changed files of the source are read.
+Its cost depends on the changes since the last build: only new and changed files of the source are read.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, log: BuildLog
 
     Raises ValueError as `sources.list_source` and `document_table.write` do, and OSError when a disk or a server fails.
     """
-    sources.require(recipe)  # before anything is written
+    sources.require(recipe)  # check this before writing anything
     with begin_build(recipe, kind, durable, log) as build:
         listing = _still_source(build)
         quarantine.note_left_out(build, listing)
@@ -47,7 +47,7 @@ def make(recipe: DatasetRecipe, kind: DocumentKind, durable: Path, log: BuildLog
 
 
 def recall(recipe: DatasetRecipe, kind: DocumentKind, durable: Path) -> Record | None:
-    """The table of the present source if it was made before. Nothing is read but the source's listing.
+    """The recorded table of the present source, if there is one. Only the source's listing is read.
 
     Raises ValueError as `sources.list_source` does.
     """
@@ -59,7 +59,7 @@ def recall(recipe: DatasetRecipe, kind: DocumentKind, durable: Path) -> Record |
 
 
 def latest(recipe: DatasetRecipe, durable: Path) -> Record:
-    """The record of the table made last. Raises ValueError when there is none."""
+    """The record of the last table. Raises ValueError if there is none."""
     return StepCache(durable, recipe.name).last_made(STEP)
 
 
@@ -74,9 +74,9 @@ def dataset_of(record: Record) -> str:
 
 
 def _still_source(build: Build) -> SourceListing:
-    """The listing of the source once its files have not changed for a moment, or as it is after `STILL_SECONDS`.
+    """The listing of the source, after its files have not changed for a moment, or after `STILL_SECONDS` at the latest.
 
-    A file that is written while it is read is refused, and one that changed just now is read again next time.
+    A file that changes while it is read is refused, and a file that has just changed is read again in the next build.
     """
     deadline = time.monotonic() + STILL_SECONDS
     while True:

@@ -1,7 +1,7 @@
-"""The documents table: all documents of a dataset and what became of each, named by the BLAKE3 of the file.
+"""The documents table: all documents of a dataset with the decision on each. The BLAKE3 of the file is its name.
 
-It holds no texts and no pixels: kept documents are in the snapshot's shards, in the order of this table. Documents
-are compared here, each with all others. duckdb does it in bounded memory and spills to disk.
+It contains no texts and no pixels: kept documents are in the snapshot's shards, in the order of this table. Here every
+document is compared with all others, by duckdb, in bounded memory with spilling to disk.
 """
 
 import contextlib
@@ -28,9 +28,10 @@ from slipway.trainer.base import atomic, verify
 
 SPLITS = ("train", "validation")
 ROWS_AT_ONCE = 65_536
-"""Rows of a row group of a table."""
+"""The rows of a row group of the table."""
 GROUPS_AT_ONCE = 8
-MEMORY, THREADS = warehouse.MEMORY, warehouse.THREADS
+MEMORY = warehouse.MEMORY
+THREADS = warehouse.THREADS
 
 LIVE = """
     CREATE TABLE live AS
@@ -85,10 +86,11 @@ def path(durable: Path, blake3: str) -> Path:
 def write(build: Build, extracts: Extracts) -> DocumentTable:
     """Compare all documents and write the table; equal extracts give equal bytes.
 
-    Raises ValueError when more could not be read than the recipe's `reading.quarantine` allows; then no table is
-    written.
+    Raises ValueError, and writes no table, if more is unreadable than the recipe's `reading.quarantine` allows.
     """
-    recipe, kind, durable = build.recipe, build.kind, build.durable
+    recipe = build.recipe
+    kind = build.kind
+    durable = build.durable
     file = build.scratch / "documents.parquet"
     with connect(build.scratch) as connection:
         paths = [str(segment) for segment in segments(extracts.index, durable)]
@@ -169,7 +171,8 @@ def write_rows(connection: duckdb.DuckDBPyConnection, schema: pa.Schema, target:
     Some at a time, because duckdb cannot sort all of some ten millions in the memory that it may have.
     """
     ((rows,),) = connection.sql("SELECT count(*) FROM live").fetchall()
-    query, remaining = TABLE.format(columns=", ".join(schema.names)), 0
+    query = TABLE.format(columns=", ".join(schema.names))
+    remaining = 0
     with writing(target), pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for begin in range(0, rows, ROWS_AT_ONCE):
             bounds = {"begin": begin, "end": begin + ROWS_AT_ONCE}

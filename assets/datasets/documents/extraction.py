@@ -1,8 +1,7 @@
-"""Extraction: the documents of source files, read and cleaned once and kept in segments.
+"""Extraction: reads and cleans the documents of source files once, and stores them in segments.
 
-A segment holds the rows of some files' documents: cleaned texts with the features that the comparison of documents
-needs, or decoded images with their labels. A file whose version is the same as before is not opened again; only new
-and changed files are read.
+A segment has the rows of some files' documents: cleaned texts with the features for the comparison of documents, or
+decoded images with their labels. Only new and changed files are read; a file with an unchanged version is not opened.
 """
 
 import functools
@@ -44,35 +43,36 @@ from slipway.trainer.base import atomic, digest, parsing
 from slipway.trainer.data import shards
 
 VERSION = "6"
-"""The version of this code, raised when the same file would give other documents."""
+"""The version of this code, raised if the same file would give other documents."""
 
 UNIT_BYTES = 32 << 20
-"""Bytes of source files that one worker extracts into one segment, at most; a larger file is a unit of its own."""
+"""The most bytes of source files that one worker extracts into one segment; a larger file is a unit of its own."""
 SMALL_UNIT_BYTES = 8 << 20
-"""The same where there is little to read, so that each of some workers gets about as much of it as any other."""
+"""The smallest such limit, used if there is little to read, so that all workers get about the same amount."""
 UNITS = 32
-"""Units that there should be at least, where they lie between these bounds."""
+"""The wanted number of units, within these two limits."""
 UNIT_FILES = 1024
 OPENING_BYTES = 2048
-"""What opening a file costs, in the bytes of text that are read and cleaned in that time."""
+"""The cost of opening a file, as the number of bytes of text that are read and cleaned in that time."""
 ROW_GROUP_BYTES = 1 << 20
-"""Bytes of documents that a worker holds before it writes them, and that are read to get one document."""
+"""Bytes of documents that a worker collects before writing them, and that must be read to get one document."""
 REPEATED = {"file", "language", "licence", "label", "removed"}
 HASHES = {"blake3", "bands", "signature", "fingerprints"}
-"""Columns that grow by being compressed."""
+"""Columns that compression would enlarge."""
 UNREADABLE = "unreadable: "
-"""The beginning of the reason why a document that could not be read was left out."""
+"""The beginning of the recorded reason for an unreadable document."""
 OTHER = "no text: "
-"""The same of a document that is none: a picture beside the pages of a site. No share of them fails a build."""
+"""The beginning of the recorded reason for a file without text, such as a picture of a site. These never fail a
+build."""
 FILES = b"slipway.files"
-"""In the metadata of a segment: the rows of its files for the index."""
+"""The key in a segment's metadata for the index rows of its files."""
 _NO_HASHES = np.empty(0, np.uint64)
 
 
 def extract(build: Build, listing: SourceListing) -> Extracts:
-    """Read and clean the files that are new or changed since the last time.
+    """Read and clean the files that are new or changed since the last build.
 
-    Raises OSError as opening a source's file does; the next attempt finds the segments that were finished.
+    Raises OSError if opening a source's file does; the next attempt reuses the finished segments.
     """
     key = _key(build.recipe, build.kind)
     known = KnownFiles(build.durable, build.recipe.name, key)
@@ -85,7 +85,7 @@ def extract(build: Build, listing: SourceListing) -> Extracts:
         for file, row in known.of(listing.files):
             name, version, *rest = next(extracted) if row is None else row
             assert name == file.name, "files are read in the order of their names"
-            # A file that changed a moment ago may change again within the same tick of its file system's clock.
+            # A file that has just changed may change again within the same tick of its file system's clock.
             yield (name, version if file.settled else "", *rest)
 
     files_digest = FilesDigest()
@@ -96,11 +96,12 @@ def extract(build: Build, listing: SourceListing) -> Extracts:
 def _extracted_rows(build: Build, listing: SourceListing, fresh: SortedRows[SourceFile]) -> Iterator[FileRow]:
     """The index's rows of files that are read now, in the order of names."""
     size = sum(file.bytes for file in fresh)
-    for_workers, without_names = build.for_workers, listing.without_names
+    for_workers = build.for_workers
+    without_names = listing.without_names
     units = (_Unit(for_workers, without_names, unit) for unit in units_of(fresh, size))
-    tasks, begun = itertools.tee(units)  # which holds those that are begun and not done
+    tasks, begun = itertools.tee(units)  # tee buffers the units in progress
     phase = BuildPhase(build.log, "reading new and changed files", size, BYTES)
-    everywhere = listing.kind != "stdlib"  # which each machine has for itself
+    everywhere = listing.kind != "stdlib"  # every machine has its own standard library
     work = size + OPENING_BYTES * len(fresh)
     for task, rows in zip(tasks, workers.run(_extract, begun, work, everywhere=everywhere), strict=True):
         for file, (_, version, *rest, _) in zip(task.files, rows, strict=True):
@@ -109,7 +110,7 @@ def _extracted_rows(build: Build, listing: SourceListing, fresh: SortedRows[Sour
 
 
 def recall(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, durable: Path) -> Extracts | None:
-    """The extracts of the last time if no file has changed since then, else None. No file of the source is read."""
+    """The extracts of the last build if no file has changed since, else None. No file of the source is read."""
     known = KnownFiles(durable, recipe.name, _key(recipe, kind))
     if len(known) != len(listing.files) or any(row is None for _, row in known.of(listing.files)):
         return None
@@ -118,12 +119,12 @@ def recall(recipe: DatasetRecipe, kind: DocumentKind, listing: SourceListing, du
 
 
 def configuration(recipe: DatasetRecipe, kind: DocumentKind) -> str:
-    """A hash of everything that decides the documents of a file besides its name and content."""
+    """A hash of everything besides name and content that decides the documents of a file."""
     return digest.of_bytes(atomic.canonical_json([VERSION, *kind.configuration(recipe)]))
 
 
 def _key(recipe: DatasetRecipe, kind: DocumentKind) -> str:
-    """A hash of the configuration and of where the files lie: versions of files mean nothing elsewhere."""
+    """A hash of the configuration and the place of the files, because versions of files are valid only there."""
     source = recipe.source
     if isinstance(source, DirectorySource):
         location: Any = source.location
@@ -147,15 +148,17 @@ class _Unit:
 
 
 def units_of(files: Iterable[SourceFile], total: int) -> Iterator[tuple[SourceFile, ...]]:
-    """The files, which have `total` bytes, in groups that are each extracted by one worker."""
-    # A power of two, so that most of the segments of a build that broke off are found by one of a few files more.
+    """The files, with `total` bytes together, in groups for one worker each."""
+    # The size is a power of two, so that a few more files change few of the segments that a failed build has finished.
     unit_count = 1 << (total // UNITS).bit_length() >> 1
-    most, size = min(UNIT_BYTES, max(SMALL_UNIT_BYTES, unit_count)), 0
+    most = min(UNIT_BYTES, max(SMALL_UNIT_BYTES, unit_count))
+    size = 0
     unit: list[SourceFile] = []
     for file in files:
         if unit and (len(unit) == UNIT_FILES or size + file.bytes > most):
             yield tuple(unit)
-            unit, size = [], 0
+            unit = []
+            size = 0
         unit.append(file)
         size += file.bytes
     if unit:
@@ -163,16 +166,17 @@ def units_of(files: Iterable[SourceFile], total: int) -> Iterator[tuple[SourceFi
 
 
 def _extract(unit: _Unit) -> list[list[Any]]:
-    """Write the unit's segment, unless an earlier attempt did; returns the index's row of each file.
+    """Write the unit's segment unless an earlier attempt has; returns the index's row of each file.
 
-    A file that cannot be read now is quarantined: its row has no version, so that the next build reads it again.
+    A file that cannot be read now is quarantined: its row has no version, so the next build reads it again.
     """
     path = segment_path(unit.build.durable, unit.key)
     settled = all(file.settled for file in unit.files)
     if settled and shards.made_young(path) and all(version for _, version, *_ in _files_of(path)):
         return _files_of(path)
-    # A name of its own: another worker may be at the same unit, because this one was taken for dead.
-    temporary, broken_off = unit.build.scratch / f"{unit.key}-{uuid.uuid4().hex}.parquet", dict[str, UnreadFile]()
+    # The name is unique, because another worker may process the same unit if this one was considered dead.
+    temporary = unit.build.scratch / f"{unit.key}-{uuid.uuid4().hex}.parquet"
+    broken_off = dict[str, UnreadFile]()
     while (broken := _write_segment(unit, temporary, broken_off)) is not None:
         broken_off |= broken
     atomic.move(temporary, path)
@@ -185,17 +189,22 @@ def _files_of(segment: Path) -> list[list[Any]]:
 
 
 def _write_segment(unit: _Unit, path: Path, broken_off: Mapping[str, UnreadFile]) -> dict[str, UnreadFile] | None:
-    """Write the unit's segment, with a quarantined document for each file that could not be read.
+    """Write the unit's segment, with a quarantined document for each unreadable file.
 
-    `broken_off` are files that could not be read to their end before. When there is another one, it is returned, and
-    the segment has to be written again, because the file's documents are in it.
+    `broken_off` are files that an earlier attempt could not read to the end. If there is another such file, it is
+    returned and the segment must be written again, because it contains some of the file's documents.
     """
-    recipe, kind = unit.build.recipe, unit.build.kind
-    schema, files = kind.segment, []
-    read, row_of, rows = kind.reader(recipe), kind.row_of(recipe), _Rows(schema)
+    recipe = unit.build.recipe
+    kind = unit.build.kind
+    schema = kind.segment
+    files = []
+    read = kind.reader(recipe)
+    row_of = kind.row_of(recipe)
+    rows = _Rows(schema)
     with writing(path), pq.ParquetWriter(path, schema, **_layout(schema)) as writer:
         for file in unit.files:
-            opened, begun = OpenedFile(unit.listing, file, read), False
+            opened = OpenedFile(unit.listing, file, read)
+            begun = False
             try:
                 if file.name in broken_off:
                     raise broken_off[file.name]
@@ -218,7 +227,7 @@ def _write_segment(unit: _Unit, path: Path, broken_off: Mapping[str, UnreadFile]
 
 
 def _layout(schema: pa.Schema) -> dict[str, Any]:
-    """How each column of a segment is written."""
+    """The Parquet settings of a segment's columns."""
     return {
         "compression": {name: "none" if name in HASHES else "zstd" for name in schema.names},
         "use_dictionary": [name for name in schema.names if name in REPEATED],
@@ -232,7 +241,7 @@ def _unfit_row(schema: pa.Schema, file: str, document: UnfitDocument) -> dict[st
 
 
 class _Rows:
-    """Rows that wait to be written."""
+    """A buffer of rows to write."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -248,9 +257,10 @@ class _Rows:
         return self._bytes >= ROW_GROUP_BYTES or len(self._rows) >= UNIT_FILES
 
     def taken(self) -> pa.Table:
-        """The waiting rows as a table; afterwards none wait."""
+        """Take the buffered rows as a table."""
         columns = [_column([row[field.name] for row in self._rows], field.type) for field in self._schema]
-        self._rows, self._bytes = [], 0
+        self._rows = []
+        self._bytes = 0
         return pa.Table.from_arrays(columns, schema=self._schema)
 
 

@@ -1,6 +1,7 @@
-"""Extracts: where the documents of a source's files are kept. An index has one row a file and names its segment.
+"""Extracts: the index of the documents of a source's files. It has one row per file, which names the file's segment.
 
-Segments are Parquet files, a cache of what was read and cleaned: how files are grouped in them changes no result.
+Segments are Parquet files, a cache of read and cleaned documents. The grouping of files in them does not affect
+results.
 """
 
 import itertools
@@ -32,10 +33,10 @@ ROWS_AT_ONCE = 65_536
 FileRow = tuple[Any, ...]
 """Name, version, bytes, BLAKE3 and segment of a file."""
 KEY = b"slipway.extraction"
-"""In the metadata of an index: the hash of everything but the files that decided what it leads to."""
+"""The key in an index's metadata for the hash of everything besides the files that decided its content."""
 
 _NAME = re.compile(r"\w+\.parquet")
-"""Of an index: its hash."""
+"""The form of an index's file name, which is its hash."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Extracts:
     files: int
     bytes: int
     read: int
-    """Files that were opened this time."""
+    """The number of files that this build opened."""
 
 
 def segment_path(durable: Path, name: str) -> Path:
@@ -66,9 +67,9 @@ def segments(index: Path, durable: Path, file: str | None = None) -> list[Path]:
 
 
 def newest(durable: Path, dataset: str) -> Path:
-    """The index written last; a path that does not exist when there is none.
+    """The last index; a path that does not exist if there is none.
 
-    Raises ValueError where it is not known which one it is.
+    Raises ValueError if the pointer to it is unreadable.
     """
     folder = durable / "datasets" / dataset
     try:
@@ -80,7 +81,7 @@ def newest(durable: Path, dataset: str) -> Path:
     name = pointer.get("index") if isinstance(pointer, dict) else None
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(
-            f"{folder / 'extracts.json'}: found no name of an index; to write it anew: slipway data build {dataset}"
+            f"{folder / 'extracts.json'}: found no name of an index; to write it again: slipway data build {dataset}"
         )
     return folder / "extracts" / name
 
@@ -88,19 +89,22 @@ def newest(durable: Path, dataset: str) -> Path:
 class KnownFiles:
     """The rows of the newest index in the order of names, without the files whose segment is gone.
 
-    There are none when the index was written with another key, or is damaged: all files are read again then. They are
-    read again by each iteration, which gives the same ones: memory holds a batch of them.
+    There are none if the index has another key or is damaged, and then all files are read again. Each iteration reads
+    the rows again, with only a batch of them in memory.
     """
 
     def __init__(self, durable: Path, dataset: str, key: str) -> None:
-        self._durable, self._there = durable, dict[str, bool]()
+        self._durable = durable
+        self._there = dict[str, bool]()
         path = _whole_index(durable, dataset)
         same = path is not None and pq.read_schema(path).metadata[KEY].decode() == key
         self._path = path if same else None
 
     def __len__(self) -> int:
-        """The number of rows, with those whose segment is gone."""
-        return 0 if self._path is None else int(pq.read_metadata(self._path).num_rows)
+        """The number of rows, including those whose segment is gone."""
+        if self._path is None:
+            return 0
+        return int(pq.read_metadata(self._path).num_rows)
 
     def __iter__(self) -> Iterator[FileRow]:
         if self._path is None:
@@ -112,7 +116,7 @@ class KnownFiles:
                         yield row
 
     def of(self, files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, FileRow | None]]:
-        """Each of the files, which are in the order of names, with its row if that has the file's version."""
+        """Each file, in the order of names, with its row if that has the same version."""
         rows = iter(self)
         row = next(rows, None)
         for file in files:
@@ -127,7 +131,7 @@ class KnownFiles:
 
 
 def _whole_index(durable: Path, dataset: str) -> Path | None:
-    """The newest index, if its bytes are those that it is named by."""
+    """The newest index, if its content matches its name."""
     try:
         path = newest(durable, dataset)
         return path if _name_of(path) == path.name else None
@@ -141,10 +145,11 @@ def _name_of(index: Path) -> str:
 
 def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], scratch: Path) -> Path:
     """Write an index, named by its hash, and make it the dataset's newest one; memory holds a batch of the rows."""
-    folder, temporary = durable / "datasets" / dataset, scratch / "extracts.parquet"
+    folder = durable / "datasets" / dataset
+    temporary = scratch / "extracts.parquet"
     _write_rows(rows, INDEX.with_metadata({KEY: key}), temporary)
     path = folder / "extracts" / _name_of(temporary)
-    atomic.move(temporary, path)  # the same bytes if it is there, and young
+    atomic.move(temporary, path)  # an existing file has the same bytes, and becomes young
     pointer = atomic.readable_json({"index": path.name})
     if not (folder / "extracts.json").exists() or regular_file.read(folder / "extracts.json") != pointer:
         atomic.replace(folder / "extracts.json", pointer, scratch)
@@ -152,8 +157,8 @@ def write_index(durable: Path, dataset: str, key: str, rows: Iterable[FileRow], 
 
 
 class FreshRows:
-    """The rows of files that are read now, in the order of names, until the index is written: in a file of the
-    scratch folder, because of a first build they are all."""
+    """The rows of files that this build reads, in the order of names. They wait in a file of the scratch folder for the
+    index, because in a first build they are the rows of all files."""
 
     def __init__(self, rows: Iterable[FileRow], scratch: Path) -> None:
         self._path = scratch / "fresh.parquet"
@@ -174,24 +179,25 @@ def _write_rows(rows: Iterable[FileRow], schema: pa.Schema, path: Path) -> None:
 
 
 class FilesDigest:
-    """BLAKE3 over the names and contents of files, which are added in the order of their names: of their canonical
-    JSON, of which memory holds one file's."""
+    """BLAKE3 over the names and contents of files, added in the order of names. It hashes their canonical JSON, one
+    file at a time."""
 
     def __init__(self) -> None:
-        self._hashed, self._between = blake3(b"["), b""
+        self._hashed = blake3(b"[")
+        self._between = b""
 
     def add(self, name: str, content: str) -> None:
         self._hashed.update(self._between + atomic.canonical_json([name, content]))
         self._between = b","
 
     def of_rows(self, rows: Iterable[FileRow]) -> Iterator[FileRow]:
-        """The rows as they are, each added when it is taken."""
+        """Pass the rows through, and add each of them."""
         for row in rows:
             self.add(row[0], row[3])
             yield row
 
     def hexdigest(self) -> str:
-        """The digest of the files until now; none is added after that."""
+        """The digest of the files; no more may be added after this."""
         return self._hashed.update(b"]").hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""Held out: the document that a small dataset keeps for validation when the share of its recipe would be none.
+"""Held out: the validation document of a small dataset, if the recipe's share would give none.
 
-Of 19 documents 1 % is no document, and no training can be measured. So until a dataset points at a snapshot, the
-document of the lowest hash is held out instead. It is noted in `held_out.json` beside the dataset and stays held out
-in all later snapshots, because models were compared on it.
+1 % of 19 documents is no document, and then no training could be measured. So for a dataset's first snapshot, the
+document with the lowest hash is held out instead. It is recorded in `held_out.json` beside the dataset and stays held
+out in all later snapshots, because models were compared on it.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from slipway.assets.datasets.building.build import Build
 from slipway.trainer.base import atomic, codec, regular_file
 
 LARGEST = 0.1
-"""The largest share of the bytes that such a document may have: one of two equal files would be half of the corpus."""
+"""The largest share of bytes of such a document, because in a corpus of two files one would be half of the corpus."""
 NATURAL = "SELECT count(*) FROM live WHERE removed IS NULL AND split = 'validation'"
 CHOSEN = f"""
     SELECT identity FROM live WHERE removed IS NULL GROUP BY identity
@@ -28,16 +28,17 @@ class HeldOut:
     """``held_out.json`` of a dataset."""
 
     identity: str
-    """The BLAKE3 of the document's text as it was read, or of its pixels."""
+    """The BLAKE3 of the document's text before cleaning, or of its pixels."""
 
 
 def mark(build: Build, connection: duckdb.DuckDBPyConnection) -> None:
-    """Move the document into the validation split of the table `live`; a new dataset's is chosen now, if it needs one.
+    """Move the document to the validation split of the table `live`; a new dataset chooses it now, if it needs one.
 
-    Raises ValueError when the note makes no sense.
+    Raises ValueError if the record is invalid.
     """
-    durable, dataset = build.durable, build.recipe.name
-    # A model may have read any document of a snapshot that the dataset has ever pointed at.
+    durable = build.durable
+    dataset = build.recipe.name
+    # A model may have seen any document of a snapshot that the dataset has ever pointed at.
     if (build.folder / "history.journal").exists():
         noted = read(durable, dataset)
     else:
@@ -47,7 +48,7 @@ def mark(build: Build, connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def read(durable: Path, dataset: str) -> HeldOut | None:
-    """The noted document, if there is one. Raises ValueError when the note makes no sense."""
+    """The recorded document, if there is one. Raises ValueError if the record is invalid."""
     try:
         return codec.read_if_there(path(durable, dataset), HeldOut)
     except codec.UndecodableRecord as error:
@@ -58,17 +59,18 @@ def read(durable: Path, dataset: str) -> HeldOut | None:
 
 
 def restore(durable: Path, dataset: str, backup: Path) -> None:
-    """Put a backed-up note in the place of one that is gone. Raises OSError."""
+    """Restore a missing record from a backup. Raises OSError."""
     atomic.create_only(path(durable, dataset), regular_file.read(backup))
 
 
 def path(durable: Path, dataset: str) -> Path:
-    """The file with the note."""
+    """The path of the record."""
     return durable / "datasets" / dataset / "held_out.json"
 
 
 def _choose(connection: duckdb.DuckDBPyConnection, note: Path, scratch: Path) -> HeldOut | None:
-    """The document of the lowest hash, noted, if the share of the recipe holds out none; else no note is left."""
+    """Choose and record the document with the lowest hash if the recipe's share holds out none; else remove the
+    record."""
     [natural] = connection.execute(NATURAL).fetchone() or (0,)
     row = None if natural else connection.execute(CHOSEN).fetchone()
     if row is None:

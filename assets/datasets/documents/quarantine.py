@@ -1,6 +1,6 @@
-"""Quarantine: what could not be read, and the message when that is more than a build may go on without.
+"""Quarantine: unreadable documents and files, and the error if a build has too many of them.
 
-A part that cannot be read counts as one document, whatever was lost with it: so files that broke off are counted too.
+An unreadable part counts as one document, whatever was lost with it, so files that broke off are counted as well.
 Files that a recipe selects and that the last listing of its source left out are not even opened: a snapshot's
 provenance has how many there were; the names, each with the reason, are kept beside the dataset, in `left_out.jsonl`, a
 line a file, replaced by each listing.
@@ -27,10 +27,10 @@ REASONS = """
 """
 ALL = "SELECT name, number, substr(removed, 13) FROM live WHERE removed LIKE 'unreadable: %' ORDER BY row"
 LISTED = 100_000
-"""The most documents that are written down."""
+"""The most documents that are recorded."""
 
 MAX_ROWS = 20
-"""Left-out files that the UI shows; `slipway data inspect` shows all."""
+"""The most left-out files that the UI shows; `slipway data inspect` shows all."""
 
 
 def refuse(build: Build, connection: duckdb.DuckDBPyConnection) -> None:
@@ -40,7 +40,8 @@ def refuse(build: Build, connection: duckdb.DuckDBPyConnection) -> None:
     It has the reasons and some names; the first LISTED of all are in `unreadable.jsonl` of the dataset's folder,
     until a build is not refused.
     """
-    recipe, path = build.recipe, build.folder / "unreadable.jsonl"
+    recipe = build.recipe
+    path = build.folder / "unreadable.jsonl"
     limit = recipe.reading.quarantine
     unreadable, rows = connection.execute(DOCUMENTS).fetchall()[0]
     broken = [f"unreadable: {reason}" for reason in sorted(LOSES_THE_REST)]
@@ -70,15 +71,16 @@ def _named(connection: duckdb.DuckDBPyConnection) -> str:
 
 
 class LeftOutFile(NamedTuple):
-    """The name of a file in its source, and why it is not read."""
+    """A file of the source that is not read, and the reason."""
 
     name: str
     reason: str
 
 
 def note_left_out(build: Build, listing: SourceListing) -> None:
-    """Write down which files a listing left out."""
-    path, temporary = _left_out_path(build.durable, build.recipe.name), build.scratch / "left_out.jsonl"
+    """Record the files that a listing left out."""
+    path = _left_out_path(build.durable, build.recipe.name)
+    temporary = build.scratch / "left_out.jsonl"
     with writing(temporary), temporary.open("w", encoding="utf-8") as file:
         for name, reason in listing.unread:
             file.write(json.dumps({"name": name, "reason": reason}, ensure_ascii=False) + "\n")
@@ -87,9 +89,9 @@ def note_left_out(build: Build, listing: SourceListing) -> None:
 
 
 def left_out_files(durable: Path, dataset: str) -> list[LeftOutFile]:
-    """The files that the last listing left out; none for a dataset that was built before they were written down.
+    """The files that the last listing left out; empty for a dataset from before they were recorded.
 
-    Raises ValueError for a list that is damaged; the next build writes it anew.
+    Raises ValueError for a damaged list, which the next build replaces.
     """
     path = _left_out_path(durable, dataset)
     try:

@@ -1,4 +1,4 @@
-"""Takedowns: documents that a dataset must not contain any more, whatever its source says.
+"""Takedowns: documents that a dataset must not contain any more, whatever its source contains.
 
 Each names a URL, an area of the web, or documents by the hash of their texts as they were read, before rules and masks.
 So the same text stays out from any file, and a page stays out whatever it says by then. They are only ever added to, in
@@ -23,13 +23,13 @@ from slipway.assets.datasets.building.scratch_dir import scratch_dir
 from slipway.trainer.base import atomic, digest, journal
 
 REASON = "takedown"
-"""Why such a document is left out."""
+"""The reason that is recorded for such a document."""
 TAKEN_DOWN = """
     UPDATE live SET removed = '{reason}', because = taken.why FROM (
         SELECT row, arg_min(why, number) AS why FROM ({matches}) GROUP BY row
     ) taken WHERE live.row = taken.row
 """
-"""The earliest of several takedowns of a document says why."""
+"""If a document has several takedowns, the earliest one gives the reason."""
 MATCHES = """
     SELECT live.row, taken.number, taken.why
     FROM live JOIN taken_down AS taken ON taken.kind = '{kind}' AND {column} = taken.value
@@ -50,30 +50,32 @@ WITHIN_AREA = """
 
 @dataclass(frozen=True)
 class Takedown:
-    """What was asked for once."""
+    """One request to take documents down."""
 
     url: str
     """The URL whose documents are taken down; empty for documents alone."""
     documents: tuple[str, ...]
-    """The documents that it meant then: file, `#`, and place in the file."""
+    """The documents that it matched at that time: file, `#`, and place in the file."""
     identities: tuple[str, ...]
-    """The BLAKE3 of each of their texts, as it was read."""
+    """The BLAKE3 of each of their texts before cleaning."""
     why: str
     by: str
-    """Who asked for it."""
+    """The actor."""
     time: float
     """When, in seconds since the epoch."""
     under: str = ""
     """The area of the web whose documents are taken down; empty for none."""
 
     def event(self) -> dict[str, Any]:
-        """What the journal says of it; without an area as earlier versions wrote it."""
+        """The entry in the journal; without an area it has the form of earlier versions."""
         fields = dataclasses.asdict(self)
-        return fields if self.under else {name: value for name, value in fields.items() if name != "under"}
+        if self.under:
+            return fields
+        return {name: value for name, value in fields.items() if name != "under"}
 
 
 def read(durable: Path, dataset: str) -> list[Takedown]:
-    """All takedowns of a dataset, the earliest first. Raises ValueError when one of them cannot be read."""
+    """All takedowns of a dataset, the earliest first. Raises ValueError if one of them cannot be read."""
     log = journal.read(path(durable, dataset))
     if log.damaged:
         what = f"found {log.damaged} damaged lines, expected none: what they took down is not known"
@@ -86,7 +88,7 @@ def read(durable: Path, dataset: str) -> list[Takedown]:
 
 
 def add(durable: Path, takedowns: Iterable[Takedown], dataset: str) -> None:
-    """Note takedowns in one write, without those that were noted before; waits for a build of the dataset."""
+    """Record new takedowns in one write, without those on record; waits for a build of the dataset."""
     with scratch_dir(durable, dataset):
         known = {(takedown.url, takedown.under, takedown.identities) for takedown in read(durable, dataset)}
         new = [takedown for takedown in takedowns if (takedown.url, takedown.under, takedown.identities) not in known]
@@ -102,7 +104,8 @@ def restore(durable: Path, dataset: str, backup: Path) -> int:
     Otherwise they stay, and every build goes on to be refused. Waits for a build of the dataset. Raises OSError.
     """
     with scratch_dir(durable, dataset) as scratch:
-        current, target = journal.read(path(durable, dataset)), path(durable, dataset)
+        current = journal.read(path(durable, dataset))
+        target = path(durable, dataset)
         missing = [event for event in journal.read(backup).events if event not in current.events]
         if current.damaged and len(missing) >= current.damaged:
             events = sorted([*current.events, *missing], key=lambda event: event["time"])
@@ -114,7 +117,7 @@ def restore(durable: Path, dataset: str, backup: Path) -> int:
 
 
 def digest_of(takedowns: Iterable[Takedown]) -> str:
-    """A hash of what is taken down and why."""
+    """A hash of the takedowns and their reasons."""
     fields = (
         [takedown.url, takedown.identities, takedown.why, *([takedown.under] if takedown.under else [])]
         for takedown in takedowns
@@ -123,10 +126,10 @@ def digest_of(takedowns: Iterable[Takedown]) -> str:
 
 
 def remove(connection: duckdb.DuckDBPyConnection, takedowns: Iterable[Takedown], of_texts: bool) -> None:
-    """Mark the documents that are taken down in the table `live`, whatever else was to become of them.
+    """Mark the documents that are taken down in the table `live`, in place of any other reason.
 
-    `of_texts`: whether they are texts. A part of a file that was taken down as one document counts for these too, and
-    so do URLs.
+    `of_texts` says whether they are texts. For texts, URLs match, and so do the parts of a file that was taken down as
+    one document.
     """
     rows = [(number, *row) for number, takedown in enumerate(takedowns) for row in _selection_rows(takedown)]
     if not rows:
@@ -144,9 +147,12 @@ def remove(connection: duckdb.DuckDBPyConnection, takedowns: Iterable[Takedown],
 
 
 def _selection_rows(takedown: Takedown) -> Iterator[tuple[str, str, str]]:
-    """What a takedown means: a text by its hash, a URL, or an area; and why."""
+    """The selections of a takedown (a text by its hash, a URL, or an area), each with the reason."""
     yield from (("text", identity, takedown.why) for identity in takedown.identities)
-    yield from ((kind, value, takedown.why) for kind in ("url", "under") if (value := getattr(takedown, kind)))
+    if takedown.url:
+        yield "url", takedown.url, takedown.why
+    if takedown.under:
+        yield "under", takedown.under, takedown.why
 
 
 def path(durable: Path, dataset: str) -> Path:
@@ -155,7 +161,7 @@ def path(durable: Path, dataset: str) -> Path:
 
 
 def require_area(text: str, where: str) -> None:
-    """Raise ValueError, naming `where` it was given, for a text that is no area."""
+    """Raise ValueError, with the place `where`, for text that is not an area."""
     match = re.match(URL_PARTS, text)
     host = match[1] if match else ""
     known = "." in host.strip(".") or ("://" in text and host)

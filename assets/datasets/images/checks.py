@@ -1,4 +1,4 @@
-"""Checks: what must hold of a snapshot of images before a dataset points at it, read back from the durable tier."""
+"""Checks of a snapshot of images, read back from the durable tier, before a dataset points at it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,16 +26,16 @@ from slipway.trainer.base import digest
 from slipway.trainer.data import images
 
 SAMPLE = 20
-"""Images of each split that are compared with the table, spread evenly over it."""
+"""The number of evenly spaced images of each split to compare with the table."""
 CHECKS = {
-    "no_empty_split": "Both splits hold images.",
-    "no_document_in_both_splits": "No image is kept in the train and in the validation split.",
-    "shards_hold_the_images": f"{SAMPLE} images of each split are in the shards as in the documents table.",
-    "enough_is_kept": "No larger share of the images was left out than the recipe allows.",
-    "no_shrinkage": "The snapshot is not smaller than its parent by more than the recipe allows.",
-    "no_drift": "The classes are distributed as in the parent snapshot, within the recipe's limit.",
+    "no_empty_split": "Both splits contain images.",
+    "no_document_in_both_splits": "No image is in both the train and the validation split.",
+    "shards_hold_the_images": f"A sample of {SAMPLE} images of each split is the same in shards and documents table.",
+    "enough_is_kept": "The share of images that were left out is within the recipe's limit.",
+    "no_shrinkage": "The snapshot has not shrunk, compared with its parent, by more than the recipe allows.",
+    "no_drift": "The distribution of classes differs from the parent's by no more than the recipe allows.",
     "removals_are_steady": losses.CHECKS["removals_are_steady"],
-    "every_class_in_both_splits": "Each class has images in both splits; a warning.",
+    "every_class_in_both_splits": "Every class has images in both splits. A failure is only a warning.",
 }
 
 
@@ -77,7 +77,7 @@ def _every_class_is_in_both_splits(counts: ClassCounts) -> Outcome:
 
 
 def wrong(snapshot: images.ImageSnapshot, tier: Path, table: Path) -> tuple[int, int]:
-    """How many images of a fixed sample were read, and how many of them the table does not have with that class."""
+    """The number of images in a fixed sample, and the number of those whose class differs from the table's."""
     columns = pq.read_table(table, columns=["split", "blake3", "label"]).to_pydict()
     known = set(zip(columns["split"], columns["blake3"], columns["label"], strict=True))
     sampled = list(_sample(snapshot, tier))

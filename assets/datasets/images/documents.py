@@ -1,4 +1,4 @@
-"""Documents of images: the columns of their table, equal pixels that were found with two labels, and the classes."""
+"""Documents of images: the columns of their table, equal pixels with different labels, and the classes."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ RELABELLED = """
 
 
 class ImageDocuments(DocumentKind):
-    """Labelled images, which are compared with each other by their pixels and with no evaluation set."""
+    """Labelled images. They are compared by their pixels, and not with evaluation sets."""
 
     segment = segments.SCHEMA
     table = SCHEMA
@@ -72,7 +72,7 @@ class ImageDocuments(DocumentKind):
         return "row"
 
     def compare(self, build: Build, connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
-        """Tell a duplicate whose label differs from that of the kept image from other duplicates."""
+        """Mark duplicates whose label differs from the kept image's label."""
         connection.execute(RELABELLED)
 
 
@@ -91,7 +91,7 @@ class ClassCounts:
         return sorted(sum((Counter(counts) for counts in self.by_split.values()), Counter()).items())
 
     def missing_classes(self) -> list[str]:
-        """The classes that one of the splits has no image of."""
+        """The classes without an image in one of the splits."""
         return [name for name, _ in self.totals if not all(counts.get(name) for counts in self.by_split.values())]
 
 
@@ -113,6 +113,6 @@ def class_names(table: Path) -> tuple[str, ...]:
 
 
 def _is_number(name: str) -> bool:
-    """Whether a name is a whole number as it is written in decimals."""
+    """Whether a name is a whole number in decimal notation."""
     digits = name.removeprefix("-")
     return digits.isdecimal() and name == str(int(name))

@@ -1,4 +1,4 @@
-"""Metadata: what the UI shows of an image dataset's documents and snapshot, with a contact sheet of the classes."""
+"""The UI's metadata of an image dataset's documents and snapshot, with a contact sheet of the classes."""
 
 import io
 from pathlib import Path
@@ -19,16 +19,19 @@ from slipway.trainer.data import images, shards
 if TYPE_CHECKING:
     from PIL import Image
 
-CLASSES, SAMPLES_PER_CLASS = 10, 8
-"""The most rows and columns of the contact sheet: the first classes, and the first training images of each."""
+CLASSES = 10
+"""The most rows of the contact sheet, one for each of the first classes."""
+SAMPLES_PER_CLASS = 8
+"""The most columns of the contact sheet: the first training images of a class."""
 SIDES = (32, 24, 16, 12, 8)
-"""Pixels of a side of a tile: the first that keeps the PNG small enough. The last does so without compression."""
+"""Possible sides of a tile in pixels. The first one that keeps the PNG small enough is used; the last always does."""
 
 
 def of_documents(record: Record, durable: Path) -> dict[str, Any]:
-    """The metadata of a documents table: what is kept of each class, and what each rule left out."""
+    """The metadata of a documents table: the kept images of each class, and those that each rule left out."""
     path = document_table.path(durable, record.result["blake3"])
-    class_counts, removals = count_classes(path), warehouse.removals(path)
+    class_counts = count_classes(path)
+    removals = warehouse.removals(path)
     columns = [
         dg.TableColumn(field.name, str(field.type), description=documents.COLUMNS[field.name])
         for field in documents.SCHEMA

@@ -14,7 +14,7 @@ from slipway.recipes.dataset import DatasetRecipe
 from slipway.trainer.base import digest
 
 VERSION = "1"
-"""The version of decoding, raised when the same file would give other pixels or labels."""
+"""The version of decoding, raised if the same file would give other pixels or labels."""
 
 SCHEMA = pa.schema(
     [
@@ -31,7 +31,8 @@ SCHEMA = pa.schema(
 
 def reader(recipe: DatasetRecipe) -> Reader:
     """The reader of the recipe's files, all of which are Parquet."""
-    images, reading = recipe.images, recipe.reading
+    images = recipe.images
+    reading = recipe.reading
     assert images is not None
 
     def read(_: str, stream: BinaryIO) -> Iterator[Picture | UnfitDocument]:
@@ -41,7 +42,7 @@ def reader(recipe: DatasetRecipe) -> Reader:
 
 
 def row_of(_: DatasetRecipe) -> RowOf:
-    """The function that gives the row of an image."""
+    """The function that makes the row of an image."""
     return _row
 
 

@@ -58,8 +58,8 @@ class ImagePlan:
 def write(build: Build, plan: ImagePlan, index: Path, parent: images.ImageSnapshot | None) -> images.ImageSnapshot:
     """Write the shards that `parent` lacks, and then the manifest.
 
-    `index` is the index of the pixels. Equal plans give equal bytes, with any parent or none. Memory holds one shard,
-    and about 200 bytes for each image.
+    `index` is the index of the pixels. Equal plans give equal bytes, with any parent or none. Memory contains one shard
+    and about 200 bytes per image.
     """
     table = document_table.path(build.durable, plan.table.blake3)
     names = class_names(table)
@@ -90,7 +90,7 @@ def remaining_images(connection: duckdb.DuckDBPyConnection, table: Path, split: 
 
 
 def _labels(rows: pa.Table, names: tuple[str, ...]) -> npt.NDArray[np.uint32]:
-    """The labels of images: the places of their classes."""
+    """The labels of images: the indices of their classes."""
     indexes = pa.compute.index_in(rows["label"], pa.array(names, pa.string()))
     return np.asarray(indexes.to_numpy(), np.uint32)
 
@@ -103,12 +103,16 @@ def _content(rows: pa.Table, labels: npt.NDArray[np.uint32]) -> str:
 def _in_parent(
     parent: images.ImageSnapshot | None, connection: duckdb.DuckDBPyConnection, durable: Path
 ) -> dict[str, images.ImageShard]:
-    """The parent's shards by the hash of their content; empty when its documents table is gone."""
-    if parent is None or not (table := document_table.path(durable, parent.documents["blake3"])).exists():
+    """The parent's shards by the hash of their content; empty if its documents table is gone."""
+    if parent is None:
+        return {}
+    table = document_table.path(durable, parent.documents["blake3"])
+    if not table.exists():
         return {}
     known: dict[str, images.ImageShard] = {}
     for name, split in parent.splits.items():
-        rows, begin = remaining_images(connection, table, name), 0
+        rows = remaining_images(connection, table, name)
+        begin = 0
         labels = _labels(rows, parent.classes)
         for shard in split.shards:
             end = begin + shard.images
@@ -131,10 +135,12 @@ class _Packing:
 
     def split(self, rows: pa.Table, phase: BuildPhase) -> images.ImageSplit:
         """Write a split's shards, one at a time, except those that the parent has."""
-        labels, size = _labels(rows, self.classes), images.ImageShape(*self._shape).bytes
+        labels = _labels(rows, self.classes)
+        size = images.ImageShape(*self._shape).bytes
         written: list[images.ImageShard] = []
         for cut in self._cuts(rows, size):
-            part, part_labels = rows.slice(cut.start, cut.stop - cut.start), labels[cut]
+            part = rows.slice(cut.start, cut.stop - cut.start)
+            part_labels = labels[cut]
             shard = self.known.get(_content(part, part_labels))
             if shard is None or not self.verified.has(shard):
                 shard = images.write_shard(self.build.durable, self._pixels(part), part_labels, self.build.scratch)

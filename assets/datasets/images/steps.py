@@ -21,14 +21,15 @@ def make_documents(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) 
 
 
 def make_snapshot(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) -> Record:
-    """The snapshot of the latest documents. Raises ValueError when they are not made yet."""
+    """The snapshot of the latest documents. Raises ValueError if they are not made yet."""
     documents = document_step.latest(recipe, durable)
     plan = _plan(recipe, documents)
 
     with begin_build(recipe, IMAGE_DOCUMENTS, durable, log) as build:
 
         def write() -> images.ImageSnapshot:
-            index, parent = document_step.index_of(documents, durable), _parent(plan, durable)
+            index = document_step.index_of(documents, durable)
+            parent = _parent(plan, durable)
             return snapshot.write(build, plan, index, parent)
 
         return snapshot_step.make(build, _snapshot_inputs(plan), write)
@@ -57,9 +58,11 @@ def _plan(recipe: DatasetRecipe, documents: Record) -> snapshot.ImagePlan:
 
 
 def _parent(plan: snapshot.ImagePlan, durable: Path) -> images.ImageSnapshot | None:
-    """The snapshot made last, if it is of images: its shards may be shared."""
+    """The last snapshot if it is of images, because the new one may share its shards."""
     parent = snapshot_step.latest(durable, plan.dataset)
-    return parent if isinstance(parent, images.ImageSnapshot) else None
+    if not isinstance(parent, images.ImageSnapshot):
+        return None
+    return parent
 
 
 def _snapshot_inputs(plan: snapshot.ImagePlan) -> dict[str, Any]:

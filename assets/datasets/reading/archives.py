@@ -1,8 +1,8 @@
-"""Archives: tar files, read as a stream, whose members are files with documents of their own.
+"""Archives: tar files, read as a stream, whose members are files with their own documents.
 
-An archive that was appended to another one is read too. Python's `tarfile` ends without a word at a header that it
-cannot read, takes memory for as long a name as a header says, and answers some headers with errors of Python: here
-each of these is damage of the archive.
+An archive that was appended to another one is read too. Python's `tarfile` silently ends at a header that it cannot
+read, allocates memory for a name of any length in a header, and raises unrelated errors for some headers. Here each of
+these counts as damage of the archive.
 """
 
 import io
@@ -15,20 +15,20 @@ from slipway.assets.datasets.reading.document import Text, UnfitDocument
 
 BUFFER = 1 << 18
 LONGEST_HEADER = 1 << 20
-"""Bytes of a name, or of attributes, before a member: a path is shorter than 5,000."""
+"""The most bytes of a name or of attributes before a member; a real path is shorter than 5,000."""
 EXTENDED = (*(tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK), *(tarfile.XHDTYPE, tarfile.XGLTYPE), b"X")
-"""Types of the headers that have these; the last one is that of Solaris."""
+"""Types of headers with such names or attributes; the last type is that of Solaris."""
 
 
 def read(
     stream: BinaryIO, read_member: Callable[[str, BinaryIO], Iterator[Text | UnfitDocument]]
 ) -> Iterator[Text | UnfitDocument]:
-    """The documents of all members that are files, numbered through; what follows damage is lost."""
+    """The documents of all members that are files, numbered consecutively. Everything after damage is lost."""
     number = 0
     try:
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member, ignore_zeros=True) as archive:
             for member in archive:
-                archive.members.clear()  # type: ignore[attr-defined]  # which it would hold until its end
+                archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep them all in memory
                 data = archive.extractfile(member) if member.isfile() and member.size else None
                 if data is None:
                     continue
@@ -46,7 +46,7 @@ def read(
 
 
 class _Member(tarfile.TarInfo):
-    """A member, of which a damaged header is an error, and not the end of the archive."""
+    """A member for which a damaged header is an error, and not the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> Self:

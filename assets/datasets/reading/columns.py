@@ -1,4 +1,4 @@
-"""Parquet files: each row is a document, with the text, or the image and the label, in columns."""
+"""Parquet files: each row is a document, with its text, or its image and label, in columns."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, TypeVar
@@ -13,16 +13,18 @@ from slipway.recipes.dataset import ReadingSection
 
 MAGIC = b"PAR1"
 PAGE_BUFFER = 1 << 20
-"""Bytes of a column that are read from the file at once."""
-BATCH_BYTES, BATCH_ROWS = 2_000_000, 1024
+"""Bytes of a column to read from the file together."""
+BATCH_BYTES = 2_000_000
+BATCH_ROWS = 1024
 
 
 Document = TypeVar("Document")
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
-    """The texts of the column `text_field`, and what other columns say of them. Raises as `rows` does."""
-    limit, named = longest_text(reading), reading.metadata
+    """The texts of the column `text_field`, with their metadata from other columns. Raises as `rows` does."""
+    limit = longest_text(reading)
+    named = reading.metadata
     beside = [field for field in dict.fromkeys((named.url, named.licence, named.date)) if field]
 
     def document(number: int, text: Any, *values: Any) -> Text | UnfitDocument:
@@ -111,8 +113,10 @@ def _value(scalar: Any) -> object:
 
 
 def _damage(stream: BinaryIO) -> Reason:
-    """Why a file is unreadable: a file that begins as Parquet and does not end as Parquet was truncated."""
+    """The reason why a file is unreadable: a file that begins but does not end as Parquet was truncated."""
     stream.seek(0)
     begins = stream.read(len(MAGIC)) == MAGIC
     stream.seek(-len(MAGIC), 2)
-    return "truncated" if begins and stream.read(len(MAGIC)) != MAGIC else "malformed Parquet"
+    if begins and stream.read(len(MAGIC)) != MAGIC:
+        return "truncated"
+    return "malformed Parquet"

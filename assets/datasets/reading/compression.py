@@ -14,7 +14,7 @@ CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".xz": "xz"}
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
 """The name of a compression by the first bytes of the file."""
 CHUNK = 4096
-"""Bytes decompressed at once, and the most that are lost before damage, as Arrow gives whole chunks only."""
+"""Bytes to decompress together. At most this much is lost before damage, because Arrow returns only whole chunks."""
 
 
 class DamagedFile(Exception):
@@ -22,23 +22,25 @@ class DamagedFile(Exception):
 
 
 def decompressed(stream: BinaryIO, codec: str) -> BinaryIO:
-    """The decompressed stream, with all its members or frames one after the other; reading it raises DamagedFile."""
+    """The decompressed stream of all members or frames; reading it raises DamagedFile."""
     return cast(BinaryIO, io.BufferedReader(_Xz(stream) if codec == "xz" else _Decompressed(stream, codec)))
 
 
 def codec_of(suffix: str, head: bytes) -> str | None:
-    """The compression of a file by its first bytes, or by its suffix, so that a damaged file is known as one."""
+    """The compression of a file by its first bytes, or by its suffix, so that a damaged file is recognised."""
     codec = next((codec for magic, codec in MAGIC.items() if head.startswith(magic)), None)
     return codec or CODECS.get(suffix)
 
 
 class _Xz(io.RawIOBase):
-    """All streams of a file one after the other. Python's `LZMAFile` says nothing of what it cannot read behind the
-    first one, and so a damaged second half would be lost without a word."""
+    """All streams of a file in sequence. Python's `LZMAFile` silently ignores unreadable data after the first stream,
+    so a damaged second half would be lost."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__()
-        self._stream, self._decompressor, self._waiting = stream, lzma.LZMADecompressor(), b""
+        self._stream = stream
+        self._decompressor = lzma.LZMADecompressor()
+        self._waiting = b""
 
     def readable(self) -> bool:
         return True
@@ -55,7 +57,7 @@ class _Xz(io.RawIOBase):
         return len(data)
 
     def _goes_on(self) -> bool:
-        """Whether there is more to decompress, of this stream or of the next one, between which zero bytes may be."""
+        """Whether this stream or the next one has more to decompress; zero bytes may be between them."""
         ended = self._decompressor.eof
         if ended:
             self._waiting = self._waiting.lstrip(b"\0")

@@ -1,7 +1,7 @@
-"""A document as a reader gives it: its text with what its file says of it, or the reason why there is no text.
+"""A document from a reader: its text and metadata, or the reason why it has no text.
 
-URL, licence and date decide filters, which of several near-duplicates is the newest, and which documents a takedown by
-URL means. How long a text may be, and whether a value is a text, is the same for every format.
+URL, licence and date are used by filters, for the newest of several near-duplicates, and for takedowns by URL. The
+limit on the length of a text and the test for text are the same for every format.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from slipway.assets.datasets.reading.encodings import decoded
 from slipway.recipes.dataset import ReadingSection
 
 LONGEST_VALUE = 4096
-"""Characters of the longest value that is kept; a longer one is no URL, licence or date."""
+"""The most characters of a metadata value; longer values are not URLs, licences or dates, and are dropped."""
 
 Reason = Literal[
     "a binary file",
@@ -47,7 +47,7 @@ Reason = Literal[
     "truncated",
 ]
 NO_TEXT: frozenset[Reason] = frozenset({"a picture, a font or a sound"})
-"""What lies beside the texts of a site or a manual: nothing is wrong with such a file, and no text is lost."""
+"""Reasons for files that accompany the texts of a site or a manual: they are not faulty, and no text is lost."""
 LOSES_THE_REST: frozenset[Reason] = frozenset(
     {
         "a row longer than the limit",
@@ -60,7 +60,7 @@ LOSES_THE_REST: frozenset[Reason] = frozenset(
         "truncated",
     }
 )
-"""Damage behind which nothing in the file is read: how many documents are lost is not known."""
+"""Damage after which nothing in the file is read, so the number of lost documents is unknown."""
 REMEDIES: Mapping[str, str] = {
     "a TFRecord file": "convert it to Parquet",
     "an HDF5 file": "convert it to Parquet",
@@ -74,17 +74,17 @@ REMEDIES: Mapping[str, str] = {
     "a row longer than the limit": "raise reading.longest_megabytes, or look for a quotation mark without its end",
     "an element longer than the limit": "raise reading.longest_megabytes, or exclude it",
     "malformed table": "look for a quotation mark without its end",
-    "truncated": "copy it anew, or exclude it",
+    "truncated": "copy it again, or exclude it",
     "longer than the limit": "raise reading.longest_megabytes, or exclude it",
     "no text field": "name the field or column that has the text in reading.text_field",
     "not UTF-8": "name its encoding in reading.encoding",
     "packed inside an archive": "unpack it",
 }
-"""What a person can do about a file, by the reason why it is not read."""
+"""The advice for a file that is not read, by reason."""
 
 
 class About(NamedTuple):
-    """Each is empty where it is not named."""
+    """A document's metadata; unknown fields are empty."""
 
     url: str = ""
     licence: str = ""
@@ -95,28 +95,32 @@ NOTHING = About()
 
 
 def about(reading: ReadingSection, value_of: Callable[[str], object]) -> About:
-    """What the fields of `reading.metadata` say of a document; `value_of` gives the value of a field, or None."""
+    """The metadata of a document, by the fields in `reading.metadata`; `value_of` returns a field's value or None."""
     named = reading.metadata
     fields = (named.url, named.licence, named.date)
-    return About(*(_as_text(value_of(field)) if field else "" for field in fields)) if any(fields) else NOTHING
+    if any(fields):
+        return About(*(_as_text(value_of(field)) if field else "" for field in fields))
+    return NOTHING
 
 
 def member(value: Any, field: str) -> Any:
-    """The value of a field of a JSON object, in which dots lead into objects; None where there is none."""
+    """The value of a field of a JSON object, in which dots lead into objects; None if there is none."""
     for name in field.split("."):
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def _as_text(value: object) -> str:
-    """A value as text: a list, such as all licences of a repository, with commas between its elements."""
+    """A value as text; the elements of a list, such as all licences of a repository, are separated by commas."""
     if isinstance(value, list):
         text = ", ".join(filter(None, map(_as_text, value)))
     elif isinstance(value, date):
         text = value.isoformat()
     else:
         text = str(value).strip() if isinstance(value, str | int) else ""
-    return text.encode(errors="replace").decode() if len(text) <= LONGEST_VALUE else ""
+    if len(text) <= LONGEST_VALUE:
+        return text.encode(errors="replace").decode()
+    return ""
 
 
 class Text(NamedTuple):
@@ -127,8 +131,8 @@ class Text(NamedTuple):
     text: str
     about: About = NOTHING
     text_of_file: str | None = None
-    """Of a part of a plain file, the text of the file if it is not longer than a document may be: a takedown that
-    meant the file as one document means its parts too."""
+    """For a part of a plain file, the text of the whole file if it is within the limit for a document: a takedown of
+    the file as one document also covers its parts."""
 
 
 class UnfitDocument(NamedTuple):
@@ -156,7 +160,7 @@ def document_of(
     detect: bool = False,
     about: About = NOTHING,
 ) -> Text | UnfitDocument:
-    """The document of a value that was found in a file: a text, its bytes, or a value that is no text.
+    """The document for a value in a file: a text, its bytes, or a value that is not a text.
 
     Bytes that are not UTF-8, also those that a text holds as surrogates (PEP 383), are in `encoding`, or in one that
     they show, as `encodings.decoded` says; `detect` is for whole files.
@@ -172,4 +176,6 @@ def document_of(
         return UnfitDocument(number, "a binary file" if detect and b"\0" in data else "not UTF-8")
     if len(data) > limit:
         return UnfitDocument(number, "longer than the limit")
-    return Text(number, text, about) if text else UnfitDocument(number, "empty")
+    if text:
+        return Text(number, text, about)
+    return UnfitDocument(number, "empty")

@@ -1,7 +1,7 @@
-"""Encodings: how the bytes of a file become text that is not in UTF-8: by their byte order mark, or by what they spell.
+"""Encodings: decodes files that are not UTF-8, by their byte order mark or by detection.
 
-Files of before Unicode name no encoding. uchardet, which is part of resiliparse, detects it by how often letters follow
-each other in a language. It is asked only for bytes that are not UTF-8, and reads PROBED bytes of them.
+Files from before Unicode do not name their encoding. uchardet, a part of resiliparse, detects it by the frequencies of
+pairs of letters in a language. It is used only for bytes that are not UTF-8, and reads PROBED bytes of them.
 """
 
 import codecs
@@ -11,13 +11,13 @@ from importlib import metadata
 from typing import BinaryIO, cast
 
 VERSION = metadata.version("resiliparse")
-"""Another version may detect another encoding."""
+"""The version of the detection, which affects results."""
 PROBED = 1 << 16
-"""Bytes by which an encoding is detected, around the first ones that are not UTF-8."""
+"""The number of bytes for detection, around the first ones that are not UTF-8."""
 FEWEST = 64
-"""Bytes below which no encoding is detected: a word or two fit too many of them."""
+"""The fewest bytes for detection, because one or two words fit too many encodings."""
 CONTROLS = bytes(sorted({*range(32), 127} - {*b"\t\n\v\f\r\x1b"}))
-"""Bytes that no text of a legacy encoding has; the escape is part of ISO 2022."""
+"""Bytes that no text in a legacy encoding contains; the escape character is part of ISO 2022."""
 MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16's, with which it begins
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -25,9 +25,9 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 MOST_NULS = 0.1
-"""The share of zero bytes with which bytes are no text in UTF-8, though they would decode."""
+"""The share of zero bytes from which data is not text, even if it decodes as UTF-8."""
 WIDE = 0.5
-"""The share of zero bytes at the even or the odd places alone from which on bytes are UTF-16 without a mark."""
+"""The share of zero bytes at only the even or only the odd positions from which data is UTF-16 without a mark."""
 
 
 def decoded(data: bytes, otherwise: str | None = None, detect: bool = False) -> str:
@@ -37,9 +37,11 @@ def decoded(data: bytes, otherwise: str | None = None, detect: bool = False) -> 
     byte order mark is no part of the text. Raises UnicodeError when the bytes are not in that encoding, or none can be
     detected.
     """
-    if encoding := marked(data):
+    encoding = marked(data)
+    if encoding:
         return data.decode(encoding)
-    if detect and (wide := without_mark(data)):
+    wide = without_mark(data) if detect else None
+    if wide:
         return data.decode(wide)
     try:
         return data.decode("utf-8-sig")
@@ -52,12 +54,12 @@ def decoded(data: bytes, otherwise: str | None = None, detect: bool = False) -> 
 
 
 def marked(data: bytes) -> str | None:
-    """The encoding that the byte order mark at the beginning names, unless that is UTF-8."""
+    """The encoding of the byte order mark at the beginning, unless it is UTF-8."""
     return next((encoding for mark, encoding in MARKS if data.startswith(mark)), None)
 
 
 def as_utf8(stream: BinaryIO, encoding: str) -> BinaryIO:
-    """A stream in another encoding as one in UTF-8. What is no text there is none here either."""
+    """Convert a stream from another encoding to UTF-8. Bytes that are not text stay invalid."""
     return cast(BinaryIO, io.BufferedReader(_Transcoded(stream, encoding)))
 
 
@@ -78,15 +80,17 @@ def without_mark(data: bytes) -> str | None:
 
 @lru_cache(maxsize=1)
 def _detected(data: bytes) -> str | None:
-    """The encoding of bytes that are not UTF-8, as Python names it; None for bytes that look like no text."""
-    # Imported here, because every process of Dagster loads this module and few of them read such files.
+    """Python's name of the encoding of bytes that are not UTF-8; None for bytes that do not look like text."""
+    # Imported here, because every Dagster process loads this module and few of them read such files.
     from resiliparse.parse.encoding import detect_encoding
 
     if len(data) < FEWEST or data.translate(None, CONTROLS) != data:
         return None
-    # Names as browsers understand them: what calls itself ISO 8859-1 is Windows' superset of it.
+    # Names have their meaning for browsers: ISO 8859-1 is Windows' superset of it.
     encoding = detect_encoding(data, max_len=len(data), html5_compatible=True, from_html_meta=False)
-    return None if encoding in (None, "utf-8") or not _is_known(str(encoding)) else str(encoding)
+    if encoding in (None, "utf-8") or not _is_known(str(encoding)):
+        return None
+    return str(encoding)
 
 
 def _is_known(encoding: str) -> bool:
@@ -100,7 +104,9 @@ def _is_known(encoding: str) -> bool:
 class _Transcoded(io.RawIOBase):
     def __init__(self, stream: BinaryIO, encoding: str) -> None:
         super().__init__()
-        self._stream, self._pending, self._damaged = stream, b"", False
+        self._stream = stream
+        self._pending = b""
+        self._damaged = False
         self._decode = codecs.getincrementaldecoder(encoding)("surrogatepass").decode
 
     def readable(self) -> bool:
@@ -113,7 +119,8 @@ class _Transcoded(io.RawIOBase):
             try:
                 self._pending = self._decode(chunk, not chunk).encode("utf-8", "surrogatepass")
             except UnicodeDecodeError:
-                self._pending, self._damaged = b"\xff", True  # nothing follows
+                self._pending = b"\xff"
+                self._damaged = True  # the stream ends here
         count = min(len(buffer), len(self._pending))
         buffer[:count], self._pending = self._pending[:count], self._pending[count:]
         return count

@@ -1,4 +1,4 @@
-"""Formats: what a file holds, by its first bytes and, where these do not show it, by the suffix of its name.
+"""Formats: detects the format of a file by its first bytes, or, if these do not show it, by the suffix of its name.
 
 A name alone is not enough: a `.json` may be one document of source code or an array of a million texts, and an archive
 that is read as text becomes one document of garbage.
@@ -16,7 +16,7 @@ from slipway.assets.datasets.reading.document import Reason
 
 Format = Literal["text", "lines", "array", "object", "csv", "html", "warc", "tar"]
 HEAD = 1 << 16
-"""Bytes by which a format is detected: enough for the first element of most arrays."""
+"""The number of bytes for detection, enough for the first element of most arrays."""
 BY_SUFFIX: dict[str, Format] = {
     ".jsonl": "lines",
     ".ndjson": "lines",
@@ -28,8 +28,9 @@ BY_SUFFIX: dict[str, Format] = {
     ".warc": "warc",
     ".wet": "warc",
 }
-USTAR, USTAR_AT = b"ustar", 257
-"""Where the header of an archive's first member says that it is one (POSIX 1003.1, pax)."""
+USTAR = b"ustar"
+USTAR_AT = 257
+"""The offset of the magic `USTAR` in the header of an archive's first member (POSIX 1003.1, pax)."""
 UNREAD: dict[bytes, Reason] = {
     b"PK\x03\x04": "a zip archive under another name",
     b"7z\xbc\xaf\x27\x1c": "an archive of another format",
@@ -40,20 +41,20 @@ UNREAD: dict[bytes, Reason] = {
     b"SQLite format 3": "a binary file",
     b"PAR1": "a binary file",
 }
-"""Files that no reader reads, by their first bytes."""
+"""Formats without a reader, by their first bytes."""
 MEDIA = (
     *(b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"\0\0\1\0\1", b"II*\0", b"MM\0*"),  # pictures
     *(b"wOFF", b"wOF2", b"\0\1\0\0\0", b"OTTO\0"),  # fonts
     *(b"OggS", b"ID3", b"fLaC", b"\x1aE\xdf\xa3"),  # sounds and films
 )
-"""How pictures, fonts and sounds begin."""
+"""The first bytes of pictures, fonts and sounds."""
 DRAWINGS = (".svg", ".svgz")
 """Suffixes of drawings and fonts in SVG: text to a computer, coordinates to a reader."""
 
 
 @dataclass(frozen=True)
 class HeadedFile:
-    """A file of which the head has been read."""
+    """A file with its head."""
 
     head: bytes
     stream: BinaryIO
@@ -62,14 +63,16 @@ class HeadedFile:
 
 @dataclass(frozen=True)
 class Unread:
-    """A file that no reader reads."""
+    """A file in a format without a reader."""
 
     reason: Reason
 
 
 def opened(stream: BinaryIO) -> HeadedFile:
-    """A stream with its head. Raises what the stream raises, but damage behind the beginning when it is reached."""
-    head, rest = b"", cast(io.BufferedReader, stream)
+    """Read the head of a stream. Raises the stream's errors; damage after the beginning is raised when it is
+    reached."""
+    head = b""
+    rest = cast(io.BufferedReader, stream)
     damage: DamagedFile | None = None
     try:
         while len(head) < HEAD and (more := rest.read1(HEAD - len(head))):
@@ -105,14 +108,14 @@ def _is_tfrecord(head: bytes) -> bool:
     if len(head) < 12:
         return False
     length, checksum = struct.unpack_from("<QI", head)
-    if length > 1 << 40:  # nearly all texts are past this, and their checksum is not computed
+    if length > 1 << 40:  # this excludes nearly all texts without computing a checksum
         return False
     crc = _crc32c(head[:8])
     return bool(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF == checksum)
 
 
 def _crc32c(data: bytes) -> int:
-    """The checksum of Castagnoli (RFC 3720, B.4), a bit at a time: for a few bytes."""
+    """The Castagnoli checksum (RFC 3720, B.4), bit by bit, for a few bytes."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -125,7 +128,9 @@ def _format_of_json(head: bytes, text_field: str) -> Format:
     """Lines, an array of objects with a text, one such object, or program data that happens to be JSON."""
     text = head.decode(encodings.marked(head) or "utf-8-sig", "replace").lstrip()
     if text.startswith("["):
-        return "array" if _has_text(text[1:].lstrip(), text_field) else "text"
+        if _has_text(text[1:].lstrip(), text_field):
+            return "array"
+        return "text"
     first, newline, rest = text.partition("\n")
     if newline and rest.lstrip().startswith("{") and _has_text(first, text_field):
         return "lines"
@@ -144,11 +149,13 @@ def _has_text(text: str, text_field: str) -> bool:
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream whose head was read already, up to damage if there was some."""
+    """A stream that starts with its head, which was already read, and ends at damage."""
 
     def __init__(self, head: bytes, rest: io.BufferedReader, damage: DamagedFile | None) -> None:
         super().__init__()
-        self._head, self._rest, self._damage = io.BytesIO(head), rest, damage
+        self._head = io.BytesIO(head)
+        self._rest = rest
+        self._damage = damage
 
     def readable(self) -> bool:
         return True

@@ -1,6 +1,6 @@
 """JSON files: lines of objects, one array of objects, or one object; each object has the text in a field.
 
-A file of one object that has no text there, such as program data, is one document as it lies there.
+A file with one object without that field, such as program data, is a single plain document.
 """
 
 import codecs
@@ -20,9 +20,9 @@ from slipway.trainer.base import parsing
 
 CHUNK = 1 << 20
 BESIDES = 1 << 20
-"""Bytes of a line besides its text."""
+"""The most bytes of a line besides its text."""
 BETWEEN = re.compile(r"[ \t\r\n,]*")
-"""What stands between elements."""
+"""The separators of elements."""
 
 
 def read_lines(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
@@ -87,17 +87,19 @@ def read_array(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | Unf
 
 
 class _LongElement(Exception):
-    """An element that does not end within the longest one, or that is malformed and of which the array has as much."""
+    """An element that is longer than the limit, or malformed and followed by that much."""
 
 
 def _elements(stream: BinaryIO, longest: int) -> Iterator[Any]:
     """The elements of an array. Raises ValueError for malformed JSON, _LongElement for an element of more than
     `longest` characters, DamagedFile for an array without its end, and what the stream raises."""
-    decode, parse = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode, json.JSONDecoder().raw_decode
+    decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
+    parse = json.JSONDecoder().raw_decode
     text = decode(stream.read(CHUNK)).lstrip()
     if not text.startswith("["):
         raise ValueError("expected an array")
-    text, ended = text[1:], False
+    text = text[1:]
+    ended = False
     while True:
         at = 0
         while (at := _behind_blanks(text, at)) < len(text):
@@ -128,13 +130,13 @@ def _behind_blanks(text: str, at: int) -> int:
 
 
 def _require_end(rest: str, following: Iterable[str]) -> None:
-    """Read what stands behind an array. Raises ValueError where that is more than blanks, such as a second array."""
+    """Read the rest after an array. Raises ValueError for more than blanks, such as a second array."""
     if any(text.strip() for text in itertools.chain([rest], following)):
         raise ValueError("expected nothing behind the array")
 
 
 def read_object(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
-    """The one document of the file; the limit is that of the file, what stands beside the text included."""
+    """The one document of the file; the limit applies to the whole file, including other fields."""
 
     def document(number: int, data: bytes, limit: int) -> Text | UnfitDocument:
         try:

@@ -1,7 +1,7 @@
-"""A listed file: the content of a file or an object of a source, which must be the one that was listed.
+"""A listed file: the content of a file or an object of a source, which must match the listing.
 
-A process may write to a source, or remove from it, while it is read: then what was read is set aside, and not taken for
-the content of the file.
+A process may write to a source, or remove files, during a build. Then the read data is discarded, because it is not the
+content of the listed file.
 """
 
 import io
@@ -16,7 +16,7 @@ BUFFER = 1 << 18
 class UnreadFile(Exception):
     """A listed file that cannot be read now; the next build tries it again. `reason` is that of an unfit document.
 
-    It is no ValueError: a reader that takes those for damage in a file's content must not take this for it.
+    It is not a ValueError, because readers treat those as damage in a file's content.
     """
 
     def __init__(self, message: str, reason: Reason) -> None:
@@ -25,17 +25,17 @@ class UnreadFile(Exception):
 
 
 def version_of(stat: os.stat_result) -> str:
-    """A copy that keeps the time of modification (`cp -p`) has another time of change."""
+    """The version of a file. It includes the change time, which `cp -p` does not preserve."""
     return f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ctime_ns}-{stat.st_ino}"
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; one that has become a pipe since it was listed must not be waited for."""
+    """Open a file without waiting, even if it has become a pipe since the listing."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 class LocalFile(io.FileIO):
-    """A file that must have its listed version, both when it is opened and at its end."""
+    """A file that must have its listed version both when it is opened and at its end."""
 
     def __init__(self, path: str, version: str) -> None:
         try:
@@ -70,7 +70,7 @@ class LocalFile(io.FileIO):
 
 
 class StoredFile(io.RawIOBase):
-    """An object of a store that must stay the one that was listed."""
+    """An object of a store that must stay the listed one."""
 
     def __init__(self, inner: io.BufferedReader) -> None:
         super().__init__()

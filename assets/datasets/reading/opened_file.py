@@ -1,4 +1,4 @@
-"""An opened file: one file of a source while it is read, whose content is hashed in the same pass."""
+"""An opened file: reads one file of a source and hashes its content in the same pass."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -16,16 +16,18 @@ CHUNK = 1 << 16
 
 
 class OpenedFile(Generic[Document]):
-    """One file of a source being read: iterate once over its documents, then `blake3` is that of its content.
+    """One file of a source: iterate once over its documents, and then `blake3` is the hash of its content.
 
-    `read` gives the documents of a file from its name and its stream. A file is read once, but Parquet and zip twice:
-    first from end to end for its hash, then as its index says. Raises as `SourceListing.open` and its stream do.
+    `read` yields the documents of a file from its name and its stream. A file is read once, but Parquet and zip twice:
+    first completely for the hash, and then by the index. Raises as `SourceListing.open` and its stream do.
     """
 
     def __init__(
         self, listing: SourceListing, file: SourceFile, read: Callable[[str, BinaryIO], Iterator[Document]]
     ) -> None:
-        self._listing, self._file, self._read = listing, file, read
+        self._listing = listing
+        self._file = file
+        self._read = read
         self._blake3: str | None = None
 
     def __iter__(self) -> Iterator[Document]:
@@ -44,17 +46,18 @@ class OpenedFile(Generic[Document]):
 
     @property
     def blake3(self) -> str:
-        """BLAKE3 of the whole file, 64 hex digits, once the iteration has ended."""
+        """BLAKE3 of the whole file, 64 hex digits, after the iteration."""
         assert self._blake3 is not None, "not read to the end yet"
         return self._blake3
 
 
 class Hashing(io.RawIOBase):
-    """A stream that hashes what is read through it. It cannot seek, and closing it leaves the inner stream open."""
+    """A stream that hashes the data read through it. It cannot seek, and closing it leaves the inner stream open."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__()
-        self._stream, self._hasher = stream, blake3()
+        self._stream = stream
+        self._hasher = blake3()
 
     def readable(self) -> bool:
         return True

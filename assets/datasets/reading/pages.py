@@ -1,7 +1,7 @@
-"""Pages: HTML, of which the main content is the document, without navigation, scripts and styles.
+"""HTML pages: the document is the main content, without navigation, scripts and styles.
 
-Resiliparse finds it (Bevendorff et al. 2018, ECIR), which DCLM took for its speed at equal quality (Li et al. 2024,
-arXiv 2406.11794). A page whose main content it does not find is taken with all of its text.
+Resiliparse extracts it (Bevendorff et al. 2018, ECIR), which DCLM chose for its speed at equal quality (Li et al. 2024,
+arXiv 2406.11794). If it finds no main content, the document is all text of the page.
 """
 
 import re
@@ -14,10 +14,9 @@ from slipway.recipes.dataset import ReadingSection
 
 BLOCKS = re.compile("<(/?)(?:div|article)(?![a-z0-9])", re.IGNORECASE)
 VERSION = "1"
-"""The version of this code, raised when the same page would give another text."""
+"""The version of this code, raised if the same page would give another text."""
 DEEPEST = 1000
-"""Levels of these elements up to which the main content is looked for: that takes a time that grows with the square of
-their number, and no page that people read has as many."""
+"""The deepest nesting of elements for the extraction, which takes time quadratic in it. Real pages are less deep."""
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
@@ -26,8 +25,8 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
 
 
 def document(number: int, data: bytes, limit: int) -> Text | UnfitDocument:
-    """The document of a page's bytes, in whichever encoding a browser would take them to be."""
-    # Imported here, because every process of Dagster loads this module and few of them read pages.
+    """The document of a page's bytes, in the encoding that a browser would use."""
+    # Imported here, because every Dagster process loads this module and few of them read pages.
     from resiliparse.extract.html2text import extract_plain_text
     from resiliparse.parse.encoding import detect_encoding
 
@@ -40,23 +39,27 @@ def document(number: int, data: bytes, limit: int) -> Text | UnfitDocument:
     page = data.decode(encoding, "replace")
     main = _depth(page) <= DEEPEST and extract_plain_text(_nested(page), main_content=True, alt_texts=False)
     text = main or extract_plain_text(page, alt_texts=False)
-    return document_of(number, text, limit) if text else UnfitDocument(number, "empty")
+    if text:
+        return document_of(number, text, limit)
+    return UnfitDocument(number, "empty")
 
 
 def _nested(page: str) -> str:
-    """The page with three elements around what is in its body.
+    """The page with three elements around the content of its body.
 
-    Resiliparse takes a `<ul>` for the navigation of a site where fewer than three elements are between it and the body.
-    Simple pages have their lists there, and lost all of them. What is marked as navigation is left out at any depth.
+    Resiliparse treats a `<ul>` as navigation if fewer than three elements are between it and the body, so simple pages
+    would lose all their lists. Marked navigation is left out at any depth.
     """
     from resiliparse.parse.html import HTMLTree
 
     body = HTMLTree.parse(page).body
-    return page if body is None else f"<body><div><div><div>{body.html}"
+    if body is None:
+        return page
+    return f"<body><div><div><div>{body.html}"
 
 
 def _depth(page: str) -> int:
-    """How deep elements of the kinds that may hold the main content lie in one another, at most."""
+    """The deepest nesting of elements that may contain the main content."""
     depth = deepest = 0
     for match in BLOCKS.finditer(page):
         depth = max(0, depth + (-1 if match[1] else 1))

@@ -1,4 +1,4 @@
-"""Decoding: the rows of a Parquet file as images of one size with their labels.
+"""Decodes the rows of a Parquet file as images of one size with labels.
 
 Pillow decodes and resizes. It is pinned, because another version (or another libjpeg inside it) may give other
 pixels; its version is part of what decides the content of a segment. It is imported where pictures are read: every
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("PNG", "JPEG")
 MODES: dict[int, str] = {1: "L", 3: "RGB", 4: "RGBA"}
-"""Pillow's names of the kinds of pixels, by the number of channels."""
+"""Pillow's modes by the number of channels."""
 
 
 class Picture(NamedTuple):
@@ -42,7 +42,7 @@ class UnreadablePicture(Exception):
 
 
 def read(stream: BinaryIO, images: ImagesSection, reading: ReadingSection) -> Iterator[Picture | UnfitDocument]:
-    """The images of a Parquet file in their order, with a few in memory at once. Raises what the stream raises."""
+    """The images of a Parquet file in their order, with few of them in memory. Raises the stream's errors."""
 
     def picture(number: int, image: pa.Scalar | None, label: pa.Scalar | None) -> Picture | UnfitDocument:
         try:
@@ -97,9 +97,9 @@ def decoded(data: bytes, images: ImagesSection) -> bytes:
             if image.width * image.height > images.largest_megapixels * 1e6:
                 raise UnreadablePicture("larger than the limit")
             with Image.open(io.BytesIO(data), formats=FORMATS) as checked:
-                checked.verify()  # a PNG's checksums, which decoding does not look at
+                checked.verify()  # decoding does not check a PNG's checksums
             upright = _of_bytes(ImageOps.exif_transpose(image)).convert(MODES[images.channels])
-            # It weighs all pixels that become one in fixed-point arithmetic: the same on every processor.
+            # This filter uses fixed-point arithmetic, so the result is the same on every processor.
             return upright.resize((images.width, images.height), Image.Resampling.BILINEAR).tobytes()
     except (UnreadablePicture, MemoryError):
         raise
@@ -115,4 +115,6 @@ def _of_bytes(image: "Image.Image") -> "Image.Image":
     """The image; if it has 16 bits a pixel, their upper 8, because Pillow would clip them to white."""
     from PIL import Image
 
-    return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)) if image.mode.startswith("I;16") else image
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image

@@ -1,4 +1,4 @@
-"""Plain files, such as text, Markdown or source code: each is one document, a very long one is several.
+"""Plain files, such as text, Markdown or source code: each is one document, or several if it is very long.
 
 A plain file of megabytes is mostly a collection: a dictionary, a log, all books in one. As one document it would be in
 one split as a whole, and its shard and its row as long as it is. So it is cut where a paragraph or a line ends. The
@@ -23,14 +23,14 @@ from slipway.recipes.dataset import ReadingSection
 
 CHUNK = 1 << 18
 PARTS = 16
-"""Parts that the longest file that is one document would have: those of a longer file have the size of one."""
+"""The size of a part is the size limit of a single document divided by this."""
 
 VERSION = "1"
-"""The version of this code, raised when the same file would be cut elsewhere."""
+"""The version of this code, raised if the same file would be cut elsewhere."""
 ENDS = (re.compile(rb"\n\r?\n"), re.compile(rb"\n"))
-"""Of paragraphs, and of lines."""
+"""The ends of paragraphs, and of lines."""
 HASHED = 64
-"""The last bytes of a part, whose hash decides where it ends."""
+"""The number of last bytes of a part whose hash decides its end."""
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
@@ -39,7 +39,8 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     Where the beginning of a long file is no text, it is set aside as a whole. A damaged file gives none, or the parts
     before the damage, because its missing part is not known.
     """
-    longest, limit = longest_whole_file(reading), longest_text(reading)
+    longest = longest_whole_file(reading)
+    limit = longest_text(reading)
     try:
         head = stream.read(limit + 1)
     except DamagedFile as damage:
@@ -56,7 +57,8 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
 
 def _in_parts(head: bytes, stream: BinaryIO, size: int, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
     """The documents of the parts, numbered through."""
-    limit, number = longest_text(reading), 0
+    limit = longest_text(reading)
+    number = 0
     try:
         chunks = itertools.chain([head], iter(lambda: cast(io.BufferedReader, stream).read1(CHUNK), b""))
         for part in cut(_in_one_byte(head, chunks), size, limit):
@@ -94,7 +96,7 @@ def _in_one_byte(head: bytes, chunks: Iterable[bytes]) -> Iterator[bytes]:
 def read_undivided(
     stream: BinaryIO, reading: ReadingSection, document: Callable[[int, bytes, int], Text | UnfitDocument]
 ) -> Iterator[Text | UnfitDocument]:
-    """What `document` makes of all bytes of a file, up to one more than the limit."""
+    """The document that `document` makes of all bytes of a file, read up to one byte above the limit."""
     limit = longest_text(reading)
     try:
         data = stream.read(limit + 1)
@@ -110,7 +112,8 @@ def read_divided(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | U
     A part that is longer than the limit is not kept in memory.
     """
     assert reading.separator is not None, "only files of a recipe with a separator are divided"
-    limit, number = longest_text(reading), -1
+    limit = longest_text(reading)
+    number = -1
     try:
         for number, part in enumerate(_between_separators(stream, reading.separator.encode(), limit)):
             if part is None:
@@ -122,8 +125,9 @@ def read_divided(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | U
 
 
 def _between_separators(stream: BinaryIO, separator: bytes, longest: int) -> Iterator[bytes | None]:
-    """What stands between separators, with None for more than `longest` bytes."""
-    waiting, too_long = b"", False
+    """The parts between separators, with None for a part of more than `longest` bytes."""
+    waiting = b""
+    too_long = False
     while chunk := cast(io.BufferedReader, stream).read1(CHUNK):  # what is there, up to damage
         # The part before the first separator may have begun in earlier chunks, and a separator may be cut in two.
         *ended, waiting = (waiting + chunk).split(separator)
@@ -131,7 +135,8 @@ def _between_separators(stream: BinaryIO, separator: bytes, longest: int) -> Ite
             yield None if too_long or len(part) > longest else part
             too_long = False
         if len(waiting) > longest + len(separator):
-            waiting, too_long = waiting[-len(separator) :], True
+            waiting = waiting[-len(separator) :]
+            too_long = True
     yield None if too_long or len(waiting) > longest else waiting
 
 
@@ -141,7 +146,9 @@ def cut(chunks: Iterable[bytes], size: int, longest: int) -> Iterator[bytes | No
     A part is longer than one and a half times `size` if a line is. A line of more than `longest` bytes is not kept in
     memory: None stands for it.
     """
-    buffer, skipping, most = bytearray(), False, size + size // 2
+    buffer = bytearray()
+    skipping = False
+    most = size + size // 2
     for chunk in chunks:
         searched = max(len(buffer), most)
         buffer += chunk
@@ -154,13 +161,14 @@ def cut(chunks: Iterable[bytes], size: int, longest: int) -> Iterator[bytes | No
                 break
             yield None if skipping or end > longest else bytes(buffer[:end])
             del buffer[:end]
-            skipping, searched = False, most
+            skipping = False
+            searched = most
     if buffer or skipping:
         yield None if skipping or len(buffer) > longest else bytes(buffer)
 
 
 def _end_of_part(window: bytes, least: int) -> int:
-    """Where the part ends with which `window` begins; 0 if its first line goes on behind the window."""
+    """The end of the part at the beginning of `window`; 0 if its first line continues after the window."""
     for pattern in ENDS:
         ends = [match.end() for match in pattern.finditer(window, least - 1)]
         if ends:

@@ -26,7 +26,8 @@ from slipway.assets.datasets.reading.document import Text, UnfitDocument
 from slipway.assets.datasets.reading.formats import Format
 from slipway.recipes.dataset import ReadingSection
 
-PARQUET, ZIP = ".parquet", ".zip"
+PARQUET = ".parquet"
+ZIP = ".zip"
 READERS: Mapping[Format, Callable[[BinaryIO, ReadingSection], Iterator[Text | UnfitDocument]]] = {
     "text": plain.read,
     "lines": json_files.read_lines,
@@ -38,13 +39,13 @@ READERS: Mapping[Format, Callable[[BinaryIO, ReadingSection], Iterator[Text | Un
 }
 
 TOLD_BY_THEMSELVES: frozenset[Format] = frozenset({"html", "warc"})
-"""Formats that say themselves which encoding they are in."""
+"""Formats that name their own encoding."""
 
 
 def read(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
     """The documents of a file, in their order. The stream is buffered; that of a file with an index can seek.
 
-    Raises what the stream raises, and nothing because of what the file holds.
+    Raises the stream's errors, but no errors because of the file's content.
     """
     if not has_index(name):
         return _documents(name, stream, reading)
@@ -63,7 +64,8 @@ def _documents(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator
     packed, suffix = _suffixes(name)
     try:
         file = formats.opened(stream)
-        if codec := compression.codec_of(packed, file.head):
+        codec = compression.codec_of(packed, file.head)
+        if codec:
             file = formats.opened(compression.decompressed(file.stream, codec))
     except DamagedFile as damage:
         yield UnfitDocument(0, damage.args[0])
@@ -82,7 +84,9 @@ def _documents(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator
 def _reader(
     format_name: Format, reading: ReadingSection
 ) -> Callable[[BinaryIO, ReadingSection], Iterator[Text | UnfitDocument]]:
-    return plain.read_divided if format_name == "text" and reading.separator is not None else READERS[format_name]
+    if format_name == "text" and reading.separator is not None:
+        return plain.read_divided
+    return READERS[format_name]
 
 
 def _of_member(name: str, stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:

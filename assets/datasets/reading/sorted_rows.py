@@ -1,8 +1,8 @@
-"""Sorted rows: named tuples in the order of their first field, however many there are and in whatever order they come.
+"""Sorted rows: an external merge sort of any number of named tuples by their first field.
 
-They are an external merge sort: every ROWS_AT_ONCE rows are sorted and become a Parquet file, and memory holds one such
-batch of them. A few rows stay in memory and make no file. Rows that come nearly in order, as a walk through folders
-gives them, are read one file after the other; files that overlap are merged.
+Every ROWS_AT_ONCE rows are sorted and written to a Parquet file, so memory contains one such batch. A few rows stay in
+memory without a file. Rows that arrive nearly in order, for example from a walk through folders, are read file by file;
+overlapping files are merged.
 """
 
 import heapq
@@ -23,19 +23,21 @@ READ_AT_ONCE = 1 << 12
 
 
 class SortedRows(Generic[Row]):
-    """The rows, which each iteration gives from the first on; `len` is their number."""
+    """The rows in order; each iteration starts at the first. `len` is their number."""
 
     def __init__(self, make: Callable[..., Row], schema: pa.Schema, folder: Path | None = None) -> None:
-        """`make` gives a row from its fields, of which the first is a text; `folder` is where the files go, by default
-        that of temporary files. They are removed with this object."""
-        self._make, self._schema, self._folder = make, schema, folder
+        """`make` makes a row from its fields, of which the first is a text. The files are in `folder`, by default the
+        folder for temporary files, and are removed with this object."""
+        self._make = make
+        self._schema = schema
+        self._folder = folder
         self._waiting = list[Row]()
         self._runs: list[_Run] = []
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._count = 0
 
     def append(self, row: Row) -> None:
-        """Add a row at its place in the order."""
+        """Add a row."""
         self._waiting.append(row)
         self._count += 1
         if len(self._waiting) == ROWS_AT_ONCE:
@@ -58,7 +60,9 @@ class SortedRows(Generic[Row]):
         parts.sort(key=lambda part: part[0])
         rows = [row for _, _, row in parts]
         apart = all(before[1] <= after[0] for before, after in itertools.pairwise(parts))
-        return itertools.chain.from_iterable(rows) if apart else heapq.merge(*rows)
+        if apart:
+            return itertools.chain.from_iterable(rows)
+        return heapq.merge(*rows)
 
     def _write_run(self) -> None:
         self._waiting.sort()

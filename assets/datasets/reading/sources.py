@@ -1,6 +1,6 @@
-"""Sources: the files that a dataset is made of, listed with a version of each, and opened for reading.
+"""Sources: lists the files of a dataset's source with their versions, and opens them.
 
-A listing reads no content. It does not depend on the order in which a folder or a bucket names its files.
+A listing reads no content, and does not depend on the order in which a folder or a bucket lists its files.
 """
 
 import dataclasses
@@ -27,9 +27,9 @@ from slipway.trainer.objects.bucket import AlreadyThere, Bucket
 from slipway.trainer.objects.origin import Away, Missing, Unreachable
 
 SETTLED_SECONDS = 2.0
-"""A file that changed within these seconds may change again with the same time, as file systems' clocks tick."""
+"""Seconds within which a changed file may change again with the same timestamp, because file systems' clocks tick."""
 ENTRIES_AT_ONCE = 1 << 15
-"""Entries of a folder that are in memory at once: of a larger one, files are sorted afterwards."""
+"""The most entries of a folder in memory; the files of a larger folder are sorted afterwards."""
 
 
 class SourceFile(NamedTuple):
@@ -38,14 +38,13 @@ class SourceFile(NamedTuple):
     name: str
     bytes: int
     version: str
-    """Locally size, times of modification and of change, and inode; in an object store size and ETag."""
+    """For a local file its size, modification time, change time and inode; for an object its size and ETag."""
     settled: bool
-    """Whether an equal version means equal content, which is false for a file that was written within the last
-    seconds."""
+    """Whether an equal version means equal content, which is false for a file written in the last seconds."""
 
 
 class UnreadName(NamedTuple):
-    """A file that a recipe selects and that is not read, and why."""
+    """A file that a recipe selects but that is not read, with the reason."""
 
     name: str
     reason: str
@@ -56,20 +55,19 @@ NAME = pa.schema([("name", pa.string()), ("reason", pa.string())])
 
 
 def source_files(folder: Path | None = None) -> SortedRows[SourceFile]:
-    """No files yet; those that are added are given in the order of their names. `folder` has what does not fit into
-    memory."""
+    """An empty collection of files, sorted by name; `folder` stores what does not fit into memory."""
     return SortedRows(SourceFile, FILE, folder)
 
 
 def unread_names(folder: Path | None = None) -> SortedRows[UnreadName]:
-    """The same for files that are not read."""
+    """An empty collection of files that are not read, sorted by name."""
     return SortedRows(UnreadName, NAME, folder)
 
 
 @dataclass(frozen=True)
 class SourceListing:
-    """A listed source: the files that the recipe takes, by name, and those of them that are not read, with the
-    reason."""
+    """A listed source: the files that the recipe selects, by name, and the selected files that are not read, with the
+    reasons."""
 
     kind: str
     description: str
@@ -83,20 +81,19 @@ class SourceListing:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many files are not read, by reason."""
+        """The number of files that are not read, by reason."""
         return dict(sorted(Counter(reason for _, reason in self.unread).items()))
 
     @property
     def without_names(self) -> "SourceListing":
-        """The same, from which its files can be opened, without their names: for a worker that gets its own."""
+        """A copy without the names of the files, for a worker that gets its own files to open."""
         return dataclasses.replace(self, files=source_files(), unread=unread_names())
 
     def open(self, file: SourceFile) -> BinaryIO:
         """The content of a listed file, as a stream that can seek.
 
-        Opening and reading raise UnreadFile when the file is no longer what was listed or may not be read, OSError
-        when a disk fails, and `slipway.trainer.objects.origin.Unreachable` when an object store does for longer than
-        patience lasts.
+        Opening and reading raise UnreadFile if the file has changed since the listing or is not readable, OSError if a
+        disk fails, and `slipway.trainer.objects.origin.Unreachable` if an object store fails for too long.
         """
         if isinstance(self.root, Path):
             return cast(BinaryIO, io.BufferedReader(LocalFile(f"{self.root}/{file.name}", file.version), BUFFER))
@@ -111,13 +108,13 @@ class SourceListing:
 
 
 def require(recipe: DatasetRecipe) -> None:
-    """Raises ValueError, naming the recipe, where its source is a folder that is not there."""
+    """Raises ValueError, with the recipe's name, if its source is a missing folder."""
     if not isinstance(recipe.source, ObjectStoreSource):
         _folder(recipe)
 
 
 def list_source(recipe: DatasetRecipe, phase: BuildPhase | None = None, folder: Path | None = None) -> SourceListing:
-    """List the files of a recipe's source; each one that is found is counted in the phase.
+    """List the files of a recipe's source, and count them in the phase.
 
     What does not fit into memory is in files below `folder`, by default that of temporary files. Raises ValueError,
     naming the recipe, when there is no such folder or bucket, when it may not be read, or when no file in it is one
@@ -125,12 +122,15 @@ def list_source(recipe: DatasetRecipe, phase: BuildPhase | None = None, folder: 
     """
     source = recipe.source
     root = Bucket(source.url) if isinstance(source, ObjectStoreSource) else _folder(recipe)
-    files, unread = source_files(folder), unread_names(folder)
+    files = source_files(folder)
+    unread = unread_names(folder)
     listed = _objects(recipe, root, unread) if isinstance(root, Bucket) else _walk(recipe, root, unread)
-    size, settled = 0, True
+    size = 0
+    settled = True
     for file in listed:
         files.append(file)
-        size, settled = size + file.bytes, settled and file.settled
+        size += file.bytes
+        settled = settled and file.settled
         if phase:
             phase.add(1)
     if not files:
@@ -139,13 +139,15 @@ def list_source(recipe: DatasetRecipe, phase: BuildPhase | None = None, folder: 
 
 
 def _description(source: StdlibSource | DirectorySource | ObjectStoreSource) -> str:
-    """What a source is, without its place: the text is part of the snapshot, which is the same everywhere."""
+    """A description of a source without its place, because it is part of the snapshot, which is the same everywhere."""
     if isinstance(source, StdlibSource):
         return f"standard library of Python {platform.python_version()}"
     if isinstance(source, ObjectStoreSource):
         return "a prefix of an object store"
     seen_in = source.file_system_snapshot
-    return "a directory" if seen_in is None else f"a directory in the file system's snapshot {seen_in}"
+    if seen_in is None:
+        return "a directory"
+    return f"a directory in the file system's snapshot {seen_in}"
 
 
 def _folder(recipe: DatasetRecipe) -> Path:
@@ -176,13 +178,16 @@ def _walk(recipe: DatasetRecipe, root: Path, left_out: SortedRows[UnreadName]) -
             reason = _unfit_name(name) or _unfit_entry(entry, root)
             stat = None if reason else entry.stat()
         except FileNotFoundError:
-            reason, stat = "gone while it was listed", None
+            reason = "gone while it was listed"
+            stat = None
         except PermissionError:
-            reason, stat = "no permission to follow it", None
+            reason = "no permission to follow it"
+            stat = None
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
-            reason, stat = "its path is too long", None
+            reason = "its path is too long"
+            stat = None
         if stat is None:
             left_out.append(UnreadName(name.encode(errors="backslashreplace").decode(), str(reason)))
             continue
@@ -234,16 +239,18 @@ def _in_folder(recipe: DatasetRecipe, folder: str, above: int) -> Iterator[os.Di
 
 
 def _unfit_name(name: str) -> str | None:
-    """Why a name is not the name of a file in the source, or None."""
+    """The reason why a name is not a valid file name in the source, or None."""
     try:
         name.encode()
     except UnicodeEncodeError:
         return "its name is not UTF-8"
-    return "its name leaves the source" if {"", ".", ".."} & set(name.split("/")) else None
+    if {"", ".", ".."} & set(name.split("/")):
+        return "its name leaves the source"
+    return None
 
 
 def _unfit_entry(entry: os.DirEntry[str], root: Path) -> str | None:
-    """Why an entry of a folder is not read, or None."""
+    """The reason why an entry of a folder is not read, or None."""
     if entry.is_symlink():
         if not Path(entry.path).exists():
             return "a broken link"
@@ -262,7 +269,8 @@ def _objects(recipe: DatasetRecipe, bucket: Bucket, left_out: SortedRows[UnreadN
         for name, size, etag, _ in bucket.objects():
             if name.endswith("/") or not recipe.selects(name):
                 continue
-            if reason := _unfit_name(name) or (None if size else "empty"):
+            reason = _unfit_name(name) or (None if size else "empty")
+            if reason:
                 left_out.append(UnreadName(name.encode(errors="backslashreplace").decode(), reason))
             else:
                 yield SourceFile(name, size, f"{size}-{etag}", settled=True)

@@ -1,4 +1,4 @@
-"""Tables of text: rows with commas, tabs, semicolons or bars between (RFC 4180), whose first row names the columns."""
+"""Text tables: rows separated by commas, tabs, semicolons or bars (RFC 4180), whose first row names the columns."""
 
 import csv
 import functools
@@ -12,19 +12,19 @@ from slipway.recipes.dataset import ReadingSection
 
 SEPARATORS = ",\t;|"
 LONGEST_HEAD = 1 << 16
-"""Characters of the longest row of columns' names."""
+"""The most characters of the row with the columns' names."""
 BESIDES = 1 << 20
-"""Characters of a line besides its text."""
+"""The most characters of a line besides its text."""
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
     """The document of each row: its column `text_field`. The names of the columns show what separates them.
 
-    A table without the column is set aside as one document: it is no table of texts. What follows a field that is too
-    long is lost, and what a quotation mark without its end has swallowed.
+    A table without the column is set aside as one document, because it has no texts. Everything after a field that is
+    too long is lost, and everything inside an unclosed quotation.
     """
     csv.field_size_limit(max(longest_text(reading), 1 << 17))
-    # Bytes that are not UTF-8 stay what they are, so that they cost their row and no other one.
+    # Bytes that are not UTF-8 are kept, so that only their own row is lost.
     text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
     number = -1
     try:
@@ -46,7 +46,7 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
 
 
 def _head(text: io.TextIOWrapper) -> str:
-    """The row with the names of the columns; one in quotation marks may have newlines."""
+    """The row with the names of the columns; a quoted name may contain newlines."""
     head = text.readline(LONGEST_HEAD)
     while head.count('"') % 2 and len(head) < LONGEST_HEAD and (more := text.readline(LONGEST_HEAD)):
         head += more
@@ -74,17 +74,19 @@ def _value(row: Mapping[str, str], column: str) -> str | None:
 
 
 class _LongLine(csv.Error):
-    """A line that is not read into memory."""
+    """A line that is too long to read into memory."""
 
 
 class _Lines:
-    """The lines of a table, and whether a row was asked for more of them than there are.
+    """The lines of a table, and whether a row needed more lines than there are.
 
     Quotation marks at most double the length of a text, so a line of more than `longest` characters is too long.
     """
 
     def __init__(self, text: io.TextIOWrapper, longest: int) -> None:
-        self._text, self._longest, self.ended = text, longest, False
+        self._text = text
+        self._longest = longest
+        self.ended = False
 
     def __iter__(self) -> "_Lines":
         return self

@@ -1,8 +1,8 @@
 """Web archives: WARC files of a crawl (ISO 28500), whose pages are documents, and WET files of their texts.
 
-warcio reads them. Responses of other kinds than HTML and plain text, and records about a crawl, are no documents.
-warcio also takes a record whose header breaks off for a record, a header of any length into memory, and what it cannot
-decompress for a page: here these are damage.
+warcio reads them. Responses other than HTML and plain text, and records about the crawl, are not documents. warcio also
+accepts a record with a truncated header, reads a header of any length into memory, and passes data on that it cannot
+decompress. Here all of these count as damage.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,19 +13,20 @@ from slipway.assets.datasets.reading.compression import DamagedFile
 from slipway.assets.datasets.reading.document import About, Text, UnfitDocument, document_of, longest_text
 from slipway.recipes.dataset import ReadingSection
 
-PAGES, TEXTS = ("text/html", "application/xhtml+xml"), ("text/plain",)
+PAGES = ("text/html", "application/xhtml+xml")
+TEXTS = ("text/plain",)
 BUFFER = 1 << 18
 LONGEST_HEADERS = 1 << 20
-"""Bytes of the headers of a record."""
+"""The most bytes of a record's headers."""
 CODINGS = ("", "identity", "gzip", "deflate")
-"""How the content of a record may be compressed; warcio decompresses it."""
+"""The content encodings of records that warcio decompresses."""
 UNDONE = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
-"""How content begins that still is compressed, as gzip or zstd: no page does."""
+"""The first bytes of content that is still compressed with gzip or zstd; no page begins with them."""
 
 
 def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocument]:
-    """The document of each page and of each text; what follows a damaged record is lost."""
-    # Imported here, because every process of Dagster loads this module and few of them read web archives.
+    """The document of each page and of each text. Everything after a damaged record is lost."""
+    # Imported here, because every Dagster process loads this module and few of them read web archives.
     from warcio.archiveiterator import ArchiveIterator
     from warcio.exceptions import ArchiveLoadFailed
 
@@ -55,23 +56,29 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
 
 
 class _Headers:
-    """The lines of headers, of which there are at most LONGEST_HEADERS bytes before a record."""
+    """The lines of headers, with at most LONGEST_HEADERS bytes before a record."""
 
     def __init__(self, readline: Callable[[int], bytes]) -> None:
-        self._readline, self._bytes, self._ended = readline, 0, False
+        self._readline = readline
+        self._bytes = 0
+        self._ended = False
         self.begun = False
-        """Whether something else than empty lines was read since the last record."""
+        """Whether anything besides empty lines was read since the last record."""
 
     def end(self) -> None:
-        """What follows is the content of a record."""
-        self._bytes, self.begun, self._ended = 0, False, True
+        """Switch to the content of a record."""
+        self._bytes = 0
+        self.begun = False
+        self._ended = True
 
     def begin(self) -> None:
-        """What follows are headers."""
-        self._bytes, self.begun, self._ended = 0, False, False
+        """Switch to headers."""
+        self._bytes = 0
+        self.begun = False
+        self._ended = False
 
     def readline(self, length: int | None = None) -> bytes:
-        """A line, or `length` bytes of it. Raises ValueError where headers are too long."""
+        """A line, or `length` bytes of it. Raises ValueError if the headers are too long."""
         line = self._readline(min(length or LONGEST_HEADERS, LONGEST_HEADERS))
         self._bytes += 0 if self._ended else len(line)
         self.begun = self.begun or bool(line.strip())
@@ -81,7 +88,7 @@ class _Headers:
 
 
 def _breaks_off(record: Any) -> bool:
-    """Whether the archive ends within a record: within its headers, which say how long it is, or its content."""
+    """Whether the archive ends inside the headers or the content of a record."""
     if record.rec_headers.get_header("Content-Length") is None:
         return True
     while record.raw_stream.read(BUFFER):
@@ -90,7 +97,7 @@ def _breaks_off(record: Any) -> bool:
 
 
 def _kind(record: Any) -> str:
-    """The media type of what a record holds; empty for a record that is no document."""
+    """The media type of a record's content; empty for a record that is not a document."""
     if record.rec_type == "conversion":
         return "text/plain"
     if record.rec_type != "response" or record.http_headers is None:
@@ -99,7 +106,7 @@ def _kind(record: Any) -> str:
 
 
 def _document(number: int, record: Any, limit: int) -> Text | UnfitDocument | None:
-    """The document of a record; None for a record that is none."""
+    """The document of a record; None for a record that is not a document."""
     kind = _kind(record)
     if kind not in PAGES + TEXTS:
         return None
@@ -111,7 +118,9 @@ def _document(number: int, record: Any, limit: int) -> Text | UnfitDocument | No
     if data.startswith(UNDONE):
         return UnfitDocument(number, "malformed compression")
     read = pages.document(number, data, limit) if kind in PAGES else document_of(number, data, limit)
-    return read._replace(about=_about(record)) if isinstance(read, Text) else read
+    if isinstance(read, Text):
+        return read._replace(about=_about(record))
+    return read
 
 
 def _coding(record: Any) -> str:

@@ -1,6 +1,7 @@
-"""Zip archives, read by their index at the end, whose members are files with documents of their own.
+"""Zip archives, read by the index at their end, whose members are files with their own documents.
 
-A member is damaged for itself: the index leads on to the next one. The index is in memory, half a kilobyte a member.
+Damage affects single members, because the index leads to the next one. The index is in memory, half a kilobyte per
+member.
 """
 
 import io
@@ -15,16 +16,16 @@ from slipway.assets.datasets.reading.document import Text, UnfitDocument
 
 MAGIC = b"PK"
 ENCRYPTED = 0x1
-"""The bit of a member's flags that says that a password is needed (APPNOTE 4.4.4)."""
+"""The flag of a member that needs a password (APPNOTE 4.4.4)."""
 BUFFER = 1 << 18
 
 
 def read(
     stream: BinaryIO, read_member: Callable[[str, BinaryIO], Iterator[Text | UnfitDocument]]
 ) -> Iterator[Text | UnfitDocument]:
-    """The documents of all members that are files, numbered through, in the order of the index.
+    """The documents of all members that are files, numbered consecutively, in the order of the index.
 
-    A file without its end has none, because its index is there. The stream can seek.
+    A truncated file has none, because its index was at the end. The stream can seek.
     """
     try:
         archive = zipfile.ZipFile(stream)
@@ -45,7 +46,7 @@ def _of(
     member: zipfile.ZipInfo,
     read_member: Callable[[str, BinaryIO], Iterator[Text | UnfitDocument]],
 ) -> Iterator[Text | UnfitDocument]:
-    """The documents of one member; none of a folder and of an empty file, as in a folder of files."""
+    """The documents of one member; empty for a folder or an empty file."""
     if member.is_dir() or not member.file_size:
         return
     if member.flag_bits & ENCRYPTED:

@@ -1,1 +1,1 @@
-"""What the snapshots of all datasets share: their step, the cuts between shards, the pointer and the difference."""
+"""Common parts of both kinds of snapshots: their step, the cuts between shards, the pointer and the difference."""

@@ -1,6 +1,6 @@
-"""Difference: how documents, tokens and shards changed from one snapshot of a dataset to another.
+"""Difference: the changes of documents, tokens and shards from one snapshot of a dataset to another.
 
-The documents of a table and their bytes are compared in groups too: those of each rule, language and source.
+The documents and their bytes are also compared by rule, by language and by source.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,14 @@ from slipway.trainer.data import images, shards
 from slipway.trainer.data.snapshots import Snapshot
 
 TOP = "."
-"""Stands for the files that are in no folder: otherwise each of them would be a source of its own."""
+"""The source of all files outside folders; otherwise each of them would be a source of its own."""
 GROUP_KINDS = {
     "rule": ("coalesce(removed, '')", "removed IS NOT NULL"),
     "language": ("coalesce(language, 'unknown')", "removed IS NULL"),
     "source": (f"CASE WHEN contains(name, '/') THEN split_part(name, '/', 1) ELSE '{TOP}' END", "removed IS NULL"),
 }
-"""By kind, the name of a document's group, and which documents count: those that a rule left out, else those kept."""
+"""For each kind of group, SQL for a document's group and for the documents that count: those that a rule left out, or
+the kept ones."""
 COUNTED = "SELECT {group}, count(*), coalesce(sum(bytes), 0)::BIGINT FROM read_parquet($table) WHERE {which} GROUP BY 1"
 
 
@@ -46,25 +47,25 @@ class GroupChange:
 
 @dataclass(frozen=True)
 class SnapshotDifference:
-    """How one snapshot differs from an earlier one."""
+    """The difference of one snapshot from an earlier one."""
 
     documents: Changes | None
-    """The changes of documents; None when a documents table is gone."""
+    """The changes of documents; None if a documents table is gone."""
     tokens: tuple[int, int]
     """The tokens before and after; 0 for images."""
     shards: int
     """The shards of the later snapshot."""
     shared_shards: int
-    """How many of them the earlier snapshot has too."""
+    """The number of them that the earlier snapshot also has."""
     new_bytes: int
-    """The bytes of the others, which a node with the earlier snapshot must copy."""
+    """The bytes of the other shards, which a node with the earlier snapshot must copy."""
     same_tokenizer: bool
     groups: dict[str, tuple[GroupChange, ...]]
-    """By `rule`, `language` and `source`, what differs: of rules what they left out, of the others what is kept."""
+    """The groups that differ, by `rule` (documents left out), `language` and `source` (documents kept)."""
 
 
 def difference(old: Snapshot, new: Snapshot, durable: Path) -> SnapshotDifference:
-    """How `new` differs from `old`; any two snapshots can be compared."""
+    """Compare any two snapshots."""
     before, after = (document_table.path(durable, snapshot.documents["blake3"]) for snapshot in (old, new))
     by = (
         ("blake3", "label")
@@ -86,7 +87,7 @@ def difference(old: Snapshot, new: Snapshot, durable: Path) -> SnapshotDifferenc
 
 
 def metadata(parent: shards.SnapshotManifest, differences: SnapshotDifference) -> dict[str, Any]:
-    """The metadata of a snapshot: what differs from its parent."""
+    """The metadata of a snapshot's difference from its parent."""
     described: dict[str, Any] = {
         "parent": parent.sha256,
         "shared_shards": differences.shared_shards,
@@ -105,15 +106,19 @@ def metadata(parent: shards.SnapshotManifest, differences: SnapshotDifference) -
 
 
 def _tokens(snapshot: Snapshot) -> int:
-    return sum(split.tokens for split in snapshot.splits.values()) if isinstance(snapshot, shards.TextSnapshot) else 0
+    if not isinstance(snapshot, shards.TextSnapshot):
+        return 0
+    return sum(split.tokens for split in snapshot.splits.values())
 
 
 def _tokenizer(snapshot: Snapshot) -> shards.TokenizerRecord | None:
-    return snapshot.tokenizer if isinstance(snapshot, shards.TextSnapshot) else None
+    if not isinstance(snapshot, shards.TextSnapshot):
+        return None
+    return snapshot.tokenizer
 
 
 def group_amounts(kind: str, table: Path) -> Mapping[str, Amount]:
-    """What each group of a kind has, by name; nothing for a kind whose column the table does not have."""
+    """The amounts of each group of a kind, by name; empty if the table does not have the column."""
     group, which = GROUP_KINDS[kind]
     with warehouse.connect() as connection:
         try:
@@ -124,7 +129,7 @@ def group_amounts(kind: str, table: Path) -> Mapping[str, Amount]:
 
 
 def group_changes(kind: str, before: Path, now: Path) -> tuple[GroupChange, ...]:
-    """The groups that differ between two tables, those whose documents differ most first."""
+    """The groups that differ between two tables, those with the largest change of documents first."""
     old, new = (group_amounts(kind, table) for table in (before, now))
     changes = [GroupChange(name, old.get(name, Amount()), new.get(name, Amount())) for name in old.keys() | new.keys()]
     differing = [change for change in changes if change.before != change.now]

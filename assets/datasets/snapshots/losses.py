@@ -1,7 +1,7 @@
-"""Losses: what a snapshot has lost against its parent, rule by rule, language by language and source by source.
+"""Losses: the losses of a snapshot compared with its parent, by rule, language and source.
 
-A total hides them: a rule that begins to leave out a third of one source, or a source that is empty one night, changes
-the bytes of a large corpus by little. Each check shows the figures of every group that it compared.
+A total hides such losses: a rule that suddenly leaves out a third of one source, or a source that is empty one night,
+hardly changes the bytes of a large corpus. Each check shows the values of every group that it compared.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,16 @@ from slipway.serving.languages import UNKNOWN
 from slipway.trainer.data.shards import SnapshotManifest
 
 CHECKS = {
-    "removals_are_steady": "No rule leaves out a share of the documents that moved by more than the recipe allows.",
-    "languages_are_kept": "No language lost a larger share of its text, against the parent, than the recipe allows.",
-    "sources_are_kept": "No source, a folder at the top, lost a larger share of its bytes than the recipe allows.",
+    "removals_are_steady": "The share of documents that a rule leaves out has changed, compared with the parent, by no "
+    "more than the recipe allows.",
+    "languages_are_kept": "No language has lost more of its text, compared with the parent, than the recipe allows.",
+    "sources_are_kept": "No source (a top-level folder) has lost more of its bytes, compared with the parent, than the "
+    "recipe allows.",
 }
 SMALLEST = 0.01
-"""Languages and sources with a smaller share of the parent's bytes are not compared: they come and go by chance."""
+"""The smallest share of the parent's bytes for a comparison, because small languages and sources vary by chance."""
 MAX_ROWS = 20
-"""Groups in a table of figures, those that lost most first."""
+"""The most groups in a table of values, those with the largest losses first."""
 NO_PARENT = Outcome(True, {"note": "there is no parent snapshot to compare with"})
 
 
@@ -36,15 +38,16 @@ class Loss:
     before: float
     now: float
     figure: float
-    """By how much the share of a rule moved, or which share of its bytes a group lost; below 0 it grew."""
+    """The change of a rule's share, or the lost share of a group's bytes; below 0 for growth."""
 
 
 def removals_are_steady(
     recipe: DatasetRecipe, snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
 ) -> Outcome:
-    """Whether no rule leaves out a share of all documents that is more than `checks.removal` above or below that of the
-    parent. A first snapshot passes."""
-    if (tables := _tables(snapshot, parent, durable)) is None:
+    """Check that no rule's share of left-out documents differs from the parent's by more than `checks.removal`. A first
+    snapshot passes."""
+    tables = _tables(snapshot, parent, durable)
+    if tables is None:
         return NO_PARENT
     before, now = (_removal_shares(table) for table in tables)
     shifts = [
@@ -62,7 +65,8 @@ def groups_are_kept(
     Only those are compared that had 1 % of the parent's bytes or more; texts of no known language are of no language. A
     first snapshot passes.
     """
-    if (tables := _tables(snapshot, parent, durable)) is None:
+    tables = _tables(snapshot, parent, durable)
+    if tables is None:
         return NO_PARENT
     before, now = (_bytes(group, table) for table in tables)
     least = SMALLEST * sum(before.values())
@@ -75,7 +79,7 @@ def groups_are_kept(
 
 
 def _tables(snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path) -> tuple[Path, Path] | None:
-    """The documents tables of the parent and of the snapshot; None without the former."""
+    """The documents tables of the parent and of the snapshot; None if the parent has none."""
     if parent is None or not table_of(parent, durable).exists():
         return None
     return table_of(parent, durable), table_of(snapshot, durable)
@@ -100,7 +104,7 @@ def _outcome(noun: str, losses: list[Loss], limit: float, field: str, verb: str)
 
 
 def _table(noun: str, losses: list[Loss]) -> str:
-    """The figures in Markdown, the largest first."""
+    """The values in Markdown, the largest first."""
     heading = "moved by" if noun == "rule" else "lost"
     rows = [f"| {noun} | before | now | {heading} |", "|---|---:|---:|---:|"]
     rows += [

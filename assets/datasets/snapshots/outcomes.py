@@ -21,9 +21,9 @@ from slipway.resources import user_queries, warehouse
 from slipway.trainer.data.shards import SnapshotManifest
 
 MAX_ROWS = 5
-"""Rows of a query that are shown when its check fails."""
+"""The number of rows of a failed check's query to show."""
 PREFIX = "sql_"
-"""The beginning of the names of a team's own checks, beside those that every dataset has."""
+"""The prefix of the names of a team's own checks."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Outcome:
     metadata: dict[str, Any] = field(default_factory=dict)
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
     remedy: str = ""
-    """What a person can do about it, in words; empty where the figures say it."""
+    """Advice for a person; empty if the values are enough."""
 
     @property
     def blocks(self) -> bool:
@@ -43,8 +43,9 @@ class Outcome:
 
 
 def in_turn(checks: Sequence[Callable[[], Outcome]], log: BuildLog) -> list[Outcome]:
-    """The outcomes of checks, in their order; the log says how many are left."""
-    phase, outcomes = BuildPhase(log, "checking", len(checks), "checks"), []
+    """Run the checks in their order, and log the progress."""
+    phase = BuildPhase(log, "checking", len(checks), "checks")
+    outcomes = []
     for check in checks:
         outcomes.append(check())
         phase.add(1)
@@ -52,10 +53,12 @@ def in_turn(checks: Sequence[Callable[[], Outcome]], log: BuildLog) -> list[Outc
 
 
 def refusal(dataset: str, checks: Iterable[str], outcomes: Iterable[Outcome]) -> str:
-    """Why the dataset does not point at its new snapshot, in a sentence; empty where it does."""
+    """A sentence on why the dataset does not point at its new snapshot; empty if it does."""
     blocking = [(name, outcome) for name, outcome in zip(checks, outcomes, strict=True) if outcome.blocks]
     reasons = [f"{name}: {outcome.remedy or _figures(outcome.metadata)}" for name, outcome in blocking]
-    return f"dataset {dataset}: its new snapshot does not pass {'; '.join(reasons)}" if reasons else ""
+    if not reasons:
+        return ""
+    return f"dataset {dataset}: its new snapshot does not pass {'; '.join(reasons)}"
 
 
 def _figures(metadata: Mapping[str, Any]) -> str:
@@ -63,7 +66,7 @@ def _figures(metadata: Mapping[str, Any]) -> str:
 
 
 def no_split_is_empty(recipe: DatasetRecipe, documents: Mapping[str, int], metadata: dict[str, Any]) -> Outcome:
-    """Whether each split has some of the documents (their numbers by split), and how to give it some."""
+    """Check that no split is empty, with advice if one is; `documents` are numbers by split."""
     empty = [name for name in documents if not documents[name]]
     total = sum(documents.values())
     share = recipe.split
@@ -87,7 +90,7 @@ def no_split_is_empty(recipe: DatasetRecipe, documents: Mapping[str, int], metad
 
 
 MIN_DOCUMENTS = 10
-"""Validation documents that a small corpus should have: models are compared on them, and fewer give no interval."""
+"""The fewest validation documents for a small corpus, because fewer give no interval for the comparison of models."""
 
 
 def table_of(snapshot: SnapshotManifest, durable: Path) -> Path:
@@ -96,7 +99,7 @@ def table_of(snapshot: SnapshotManifest, durable: Path) -> Path:
 
 
 def splits_are_disjoint(table: Path) -> Outcome:
-    """Whether no document of a documents table is kept in both splits."""
+    """Check that no document is kept in both splits."""
     shared = warehouse.documents_in_both_splits(table)
     return Outcome(shared == 0, {"documents_in_both": shared})
 
@@ -108,7 +111,7 @@ def drift_is_small(
     durable: Path,
     drift: Callable[[Path, Path], dict[str, float]],
 ) -> Outcome:
-    """Whether every measure of `drift`, from the parent's documents table to this one, is within the recipe's limit.
+    """Check that every measure of `drift` from the parent's documents table to this one is within the recipe's limit.
 
     A first snapshot has no parent, and passes.
     """
@@ -119,11 +122,12 @@ def drift_is_small(
 
 
 def enough_is_kept(recipe: DatasetRecipe, table: Path) -> Outcome:
-    """Whether the recipe left out no larger share of the documents that could be read than it allows itself."""
+    """Check that the share of readable documents that was left out is within the recipe's limit."""
     removals = [
         removal for removal in warehouse.removals(table) if not removal.reason.startswith(("unreadable: ", "no text: "))
     ]
-    remaining, left_out = warehouse.kept_total(table).documents, sum(removal.documents for removal in removals)
+    remaining = warehouse.kept_total(table).documents
+    left_out = sum(removal.documents for removal in removals)
     share = left_out / max(remaining + left_out, 1)
     by_reason = {removal.reason: removal.documents for removal in removals}
     limit = recipe.checks.left_out
@@ -138,7 +142,7 @@ def enough_is_kept(recipe: DatasetRecipe, table: Path) -> Outcome:
 def volume_is_kept(
     recipe: DatasetRecipe, snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path
 ) -> Outcome:
-    """Whether the snapshot has not shrunk, against its parent, by more than the recipe allows.
+    """Check that the snapshot has not shrunk, compared with its parent, by more than the recipe allows.
 
     A first snapshot has no parent, and passes.
     """
@@ -158,12 +162,12 @@ def volume_is_kept(
 
 
 def own_checks(recipe: DatasetRecipe) -> dict[str, str]:
-    """What each of the recipe's own checks asks, by the check's name."""
-    return {PREFIX + name: f"This gives no row: {query}" for name, query in recipe.checks.queries.items()}
+    """The descriptions of the recipe's own checks, by name."""
+    return {PREFIX + name: f"This query returns no row: {query}" for name, query in recipe.checks.queries.items()}
 
 
 def refuse_wrong_queries(recipe: DatasetRecipe, table: pa.Schema) -> None:
-    """Raise ValueError, naming the recipe's field, for a query that a table of these columns cannot answer."""
+    """Raise ValueError, with the recipe's field, for a query that is invalid for a table with these columns."""
     for name, query in recipe.checks.queries.items():
         _query_result(name, query, {"documents": None, "parent": None}, table)
 
@@ -171,7 +175,7 @@ def refuse_wrong_queries(recipe: DatasetRecipe, table: pa.Schema) -> None:
 def own_outcomes(
     recipe: DatasetRecipe, snapshot: SnapshotManifest, parent: SnapshotManifest | None, durable: Path, table: pa.Schema
 ) -> list[Outcome]:
-    """The outcomes of the recipe's own checks, in their order, with the first rows of those that fail."""
+    """The outcomes of the recipe's own checks, in their order, with the first rows of failed ones."""
     before = None if parent is None else table_of(parent, durable)
     tables = {
         "documents": table_of(snapshot, durable),

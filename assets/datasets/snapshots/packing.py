@@ -1,4 +1,4 @@
-"""Packing: where the sequence of a split's documents is cut into shards.
+"""Packing: cuts the sequence of a split's documents into shards.
 
 The content decides the cuts (content-defined chunking, Muthitacharoen et al. 2001): a document that is added, removed
 or changed moves the cuts next to it, and soon after the cuts are at the same documents as before. So two snapshots of
@@ -15,7 +15,7 @@ import pyarrow as pa
 Integers = npt.NDArray[np.int64]
 ContentHashes = npt.NDArray[np.uint64]
 LONGEST = 3 / 2
-"""Of the wanted size: a shard is longer only when its last document is."""
+"""The largest size of a shard, relative to the target; only a single long document can exceed it."""
 
 
 def parts(batches: Iterable[pa.RecordBatch], target: int) -> Iterator[pa.Table]:
@@ -52,7 +52,9 @@ def cuts(tokens: Integers, hashes: ContentHashes, target: int, more: bool = Fals
     Takes O(documents) time and memory.
     """
     ends = np.cumsum(tokens)
-    bounds, begin, count = [0], 0, len(tokens)
+    bounds = [0]
+    begin = 0
+    count = len(tokens)
     while begin < count:
         before = int(ends[begin - 1]) if begin else 0
         # The first document that makes the shard long enough, and the first that would make it too long.

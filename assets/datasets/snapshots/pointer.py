@@ -1,4 +1,4 @@
-"""The pointer: which snapshot a dataset points at now, and the history of all that it has pointed at.
+"""The pointer: the current snapshot of a dataset, and the history of its snapshots.
 
 A user selects one of them by a name: the beginning of the SHA-256, or the number of changes since the dataset pointed
 at the snapshot: ``~1``.
@@ -16,7 +16,7 @@ from slipway.trainer.data.snapshots import Snapshot
 
 GONE = "its manifest is gone: a collection of garbage removed it, unless a scrub says that it is lost"
 LISTED = 12
-"""Snapshots that a message lists, the latest ones."""
+"""The number of latest snapshots that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class SnapshotPointer:
     snapshot: str
     """The SHA-256 of its manifest."""
     source: str
-    """The digest of what it was made from."""
+    """The digest of its source."""
 
 
 def current(durable: Path, dataset: str) -> str | None:
@@ -42,7 +42,7 @@ def current(durable: Path, dataset: str) -> str | None:
 
 
 def point(durable: Path, dataset: str, sha256: str, source_digest: str) -> None:
-    """Point a dataset at a snapshot, and note in its history when and from which source; once for each change.
+    """Point a dataset at a snapshot, and record time and source in its history, once for each change.
 
     The history is written first: pointing again after a crash in between adds nothing to it.
     """
@@ -58,7 +58,7 @@ def point(durable: Path, dataset: str, sha256: str, source_digest: str) -> None:
 
 
 def past(durable: Path, dataset: str) -> list[str]:
-    """The snapshots that a dataset has pointed at, each once, in the order of the last time that it did."""
+    """The distinct snapshots that a dataset has pointed at, sorted by the last time that it did."""
     events = journal.read(_folder(durable, dataset) / "history.journal").events
     latest = {event["snapshot"]: index for index, event in enumerate(events)}
     return sorted(latest, key=latest.__getitem__)
@@ -70,17 +70,17 @@ def _folder(durable: Path, dataset: str) -> Path:
 
 @dataclass(frozen=True)
 class PastSnapshot:
-    """A snapshot that a dataset has pointed at."""
+    """A snapshot in a dataset's history."""
 
     ago: int
-    """How many changes ago; 0 for the snapshot that the dataset points at now."""
+    """The number of changes since then; 0 for the current snapshot."""
     sha256: str
     documents: int
     tokens: int
     """0 for images."""
     shards: int
     fault: str = ""
-    """Why its manifest cannot be read, for example because it was collected as garbage."""
+    """The reason why its manifest cannot be read, for example garbage collection."""
 
 
 def history(durable: Path, dataset: str) -> list[PastSnapshot]:
@@ -90,7 +90,7 @@ def history(durable: Path, dataset: str) -> list[PastSnapshot]:
 
 
 def find(durable: Path, dataset: str, name: str) -> Snapshot:
-    """The snapshot of a dataset that `name` selects. Raises ValueError when it selects none or several."""
+    """The snapshot of a dataset that `name` selects. Raises ValueError if it selects none or several."""
     known = past(durable, dataset)
     if not known:
         raise none_of(dataset)
@@ -112,7 +112,7 @@ def find(durable: Path, dataset: str, name: str) -> Snapshot:
 
 
 def none_of(dataset: str) -> ValueError:
-    """What is said of a dataset that has pointed at no snapshot yet."""
+    """The error for a dataset without a snapshot."""
     return ValueError(f"dataset {dataset}: found no snapshot, expected one; to make it: slipway data build {dataset}")
 
 
@@ -124,7 +124,9 @@ def _past(durable: Path, ago: int, sha256: str) -> PastSnapshot:
         return PastSnapshot(ago, sha256, 0, 0, 0, str(error) if there else GONE)
     if isinstance(snapshot, shards.TextSnapshot):
         splits = snapshot.splits.values()
-        documents, tokens = sum(split.documents for split in splits), sum(split.tokens for split in splits)
+        documents = sum(split.documents for split in splits)
+        tokens = sum(split.tokens for split in splits)
     else:
-        documents, tokens = sum(split.images for split in snapshot.splits.values()), 0
+        documents = sum(split.images for split in snapshot.splits.values())
+        tokens = 0
     return PastSnapshot(ago, sha256, documents, tokens, len(snapshot.shards()))

@@ -1,4 +1,4 @@
-"""The step that makes a dataset's snapshot, once for the same inputs, whatever the documents are."""
+"""The step that makes a dataset's snapshot, once for the same inputs, for both kinds of documents."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ STEP = "snapshot"
 
 
 def make(build: Build, inputs: dict[str, Any], write: Callable[[], SnapshotManifest]) -> Record:
-    """The snapshot of these inputs: the recorded one, or the one that `write` gives."""
+    """The snapshot for these inputs: the recorded one, or the one that `write` writes."""
     written: SnapshotManifest | None = None
 
     def once() -> tuple[dict[str, Any], list[Path]]:
@@ -37,19 +37,24 @@ def make(build: Build, inputs: dict[str, Any], write: Callable[[], SnapshotManif
 
 
 def current_if_made_of(inputs: dict[str, Any], durable: Path, dataset: str) -> str | None:
-    """The SHA-256 of the snapshot that the dataset points at, if it was made of these inputs."""
-    record, sha256 = StepCache(durable, dataset).recall(STEP, inputs), pointer.current(durable, dataset)
-    return sha256 if record is not None and record.result["sha256"] == sha256 else None
+    """The SHA-256 of the dataset's current snapshot, if it was made from these inputs."""
+    record = StepCache(durable, dataset).recall(STEP, inputs)
+    sha256 = pointer.current(durable, dataset)
+    if record is not None and record.result["sha256"] == sha256:
+        return sha256
+    return None
 
 
 def latest(durable: Path, dataset: str) -> Snapshot | None:
-    """The snapshot made last, of either kind. Raises ValueError when its manifest cannot be read."""
+    """The last snapshot, of either kind. Raises ValueError if its manifest cannot be read."""
     record = StepCache(durable, dataset).latest(STEP)
-    return None if record is None else snapshots.read(durable, record.result["sha256"])
+    if record is None:
+        return None
+    return snapshots.read(durable, record.result["sha256"])
 
 
 def recipe_sha256(recipe: DatasetRecipe) -> str:
-    """The SHA-256 of what a recipe decides of a snapshot's content."""
+    """The SHA-256 of the part of a recipe that decides a snapshot's content."""
     return digest.sha256(atomic.canonical_json(recipe.content()))
 
 

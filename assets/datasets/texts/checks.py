@@ -1,6 +1,6 @@
-"""Checks: what must hold of a snapshot of texts before a dataset points at it, read back from the durable tier.
+"""Checks of a snapshot of texts, read back from the durable tier, before a dataset points at it.
 
-Nothing here relies on what the steps that wrote the shards reported.
+They do not rely on the reports of the steps that wrote the shards.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,15 +32,16 @@ from slipway.trainer.base import digest
 from slipway.trainer.data import shards
 
 SAMPLE = 20
-"""Documents that are decoded and compared with the table, spread evenly over the shards."""
+"""The number of evenly spaced documents to decode and compare with the table."""
 CHECKS = {
-    "no_empty_split": "Both splits hold documents and tokens.",
-    "no_document_in_both_splits": "No text is kept in the train and in the validation split.",
-    "tokens_decode_to_the_text": f"{SAMPLE} documents decode back to texts of the documents table.",
-    "enough_is_kept": "Cleaning left out no larger share of the documents than the recipe allows.",
-    "few_are_contaminated": "No larger share of the documents is of an evaluation set than the recipe allows.",
-    "no_shrinkage": "The snapshot is not smaller than its parent by more than the recipe allows.",
-    "no_drift": "Lengths and languages are distributed as in the parent snapshot, within the recipe's limit.",
+    "no_empty_split": "Both splits contain documents and tokens.",
+    "no_document_in_both_splits": "No text is in both the train and the validation split.",
+    "tokens_decode_to_the_text": f"A sample of {SAMPLE} documents decodes back to texts of the documents table.",
+    "enough_is_kept": "The share of documents that cleaning left out is within the recipe's limit.",
+    "few_are_contaminated": "The share of documents that contain evaluation texts is within the recipe's limit.",
+    "no_shrinkage": "The snapshot has not shrunk, compared with its parent, by more than the recipe allows.",
+    "no_drift": "The distributions of lengths and languages have not changed, compared with the parent, by more than "
+    "the recipe allows.",
     **losses.CHECKS,
 }
 
@@ -86,11 +87,13 @@ def _tokens_decode(snapshot: shards.TextSnapshot, table: Path, durable: Path) ->
 
 
 def few_are_contaminated(recipe: DatasetRecipe, table: Path) -> Outcome:
-    """Whether the share of the documents that were left out for what they share with an evaluation set is as small as
-    the recipe expects: many that are say that the set is of common phrases, or that the corpus contains it."""
+    """Check that the share of documents left out because of evaluation texts is within the recipe's limit. A large
+    share means that the set consists of common phrases, or that the corpus contains the set."""
     removals = [removal for removal in warehouse.removals(table) if removal.reason == "contaminated"]
-    remaining, contaminated = warehouse.kept_total(table).documents, sum(removal.documents for removal in removals)
-    share, limit = contaminated / max(remaining + contaminated, 1), recipe.checks.contaminated
+    remaining = warehouse.kept_total(table).documents
+    contaminated = sum(removal.documents for removal in removals)
+    share = contaminated / max(remaining + contaminated, 1)
+    limit = recipe.checks.contaminated
     evidence = {"because": removals[0].because} if removals and removals[0].because else {}
     return Outcome(share <= limit, {"share_contaminated": share, "limit": limit, **evidence})
 
@@ -101,12 +104,13 @@ def empty_splits(snapshot: shards.TextSnapshot) -> list[str]:
 
 
 def undecodable(snapshot: shards.TextSnapshot, tier: Path, encoding: TextEncoding, table: Path) -> tuple[int, int]:
-    """How many documents of a fixed sample were decoded, and how many of them are not texts of the table.
+    """The number of documents in a fixed sample, and the number of those that are not texts of the table.
 
     A document must end with the end-of-document token, and the tokens before it must decode to a text that the
     documents table keeps in the same split.
     """
-    sampled, end = list(sample(snapshot, tier)), snapshot.tokenizer.end_of_document
+    sampled = list(sample(snapshot, tier))
+    end = snapshot.tokenizer.end_of_document
     hashes = [_text_hash(encoding, tokens[:-1]) for _, tokens in sampled]
     known = document_table.splits_of(table, hashes)
     wrong = sum(
@@ -117,7 +121,7 @@ def undecodable(snapshot: shards.TextSnapshot, tier: Path, encoding: TextEncodin
 
 
 def _text_hash(encoding: TextEncoding, tokens: npt.NDArray[Any]) -> str:
-    """The BLAKE3 of the text, or a word that is no hash when a token stands for nothing."""
+    """The BLAKE3 of the text, or a word that is not a hash if a token has no meaning."""
     try:
         return digest.of_bytes(encoding.decode_bytes(tokens.tolist()))
     except KeyError:
@@ -134,7 +138,7 @@ def drift(before: Path, after: Path) -> dict[str, float]:
 
 
 def sample(snapshot: shards.TextSnapshot, tier: Path, most: int = SAMPLE) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """Documents by number, at even distances over all splits: the split's name and the tokens."""
+    """Evenly spaced documents over all splits: the split's name and the tokens."""
     total = sum(split.documents for split in snapshot.splits.values())
     numbers = set(np.linspace(0, total - 1, min(most, total), dtype=int).tolist())
     begin = 0

@@ -1,9 +1,9 @@
-"""Comparison: each document against all others, in the tables of a duckdb connection that `document_table` opens.
+"""Comparison of each document with all others, in the tables of a duckdb connection that `document_table` opens.
 
-All but one document of a cluster of near-duplicates are left out; of a cluster with validation documents, all its
-training documents are. Then training documents are left out that share a passage with a document that models are
-measured on: one of the recipe's evaluation sets and, if it asks for that, of the validation split. Beside the reason
-stands what shows it: the document that is kept instead, or the passage.
+Only one document of a cluster of near-duplicates is kept, and no training document of a cluster with validation
+documents. Then training documents are left out that share a passage with an evaluation text: a text of the recipe's
+evaluation sets and, if the recipe says so, of the validation split. The table records the reason and the evidence: the
+document that is kept instead, or the passage.
 """
 
 import bisect
@@ -56,7 +56,7 @@ NEAR = """
 """
 LOCATIONS = "SELECT segment, place FROM live WHERE row BETWEEN ? AND ? ORDER BY row"
 ROWS_AT_ONCE = 1024
-"""Places that are read at once: a query alone takes as long as reading so many."""
+"""Places to read together; a query itself takes as long as reading this many."""
 QUOTES = """
     UPDATE live SET removed = 'contaminated', because = names.name || ': ' || quotes.passage FROM quotes, names
     WHERE quotes.segment = live.segment AND quotes.place = live.place AND names.item = quotes.item
@@ -96,10 +96,9 @@ def remove_near_duplicates(
 
 
 def remove_contaminated(build: Build, connection: duckdb.DuckDBPyConnection, segments: list[str]) -> None:
-    """Mark in `live` the training documents that contain an item that models are measured on, or share a passage with
-    a document that they are measured on.
+    """Mark in `live` the training documents that contain an evaluation item or share a passage with an evaluation text.
 
-    Raises ValueError for an evaluation set that cannot be read.
+    Raises ValueError for an unreadable evaluation set.
     """
     rule = build.recipe.cleaning.decontamination
     if rule is None:
@@ -117,7 +116,8 @@ def remove_contaminated(build: Build, connection: duckdb.DuckDBPyConnection, seg
     connection.execute(
         "CREATE VIEW hashes AS SELECT row, blake3 AS hash FROM live UNION ALL SELECT row, hash FROM evaluation"
     )
-    verdicts, path = Verdicts(build.folder, build.scratch), build.scratch / "leaks.parquet"
+    verdicts = Verdicts(build.folder, build.scratch)
+    path = build.scratch / "leaks.parquet"
     with (
         logged_query(connection, build.log, "looking for contaminated documents"),
         writing(path),
@@ -137,7 +137,7 @@ def _remove_quotes(
     shortest: int,
     segments: list[str],
 ) -> None:
-    """Mark the training documents that contain an item whole."""
+    """Mark the training documents that contain a whole item."""
     quotes = quoted(build, [item.text for item in items], shortest, segments)
     names = pa.table({"item": pa.array(range(len(items)), pa.int64()), "name": [item.name for item in items]})
     if quotes.num_rows:
@@ -148,7 +148,7 @@ def _remove_quotes(
 
 @dataclass(frozen=True)
 class EvaluationItem:
-    """A text that models are measured on."""
+    """An evaluation text."""
 
     name: str
     """The name of its file, `#`, its place there, and the name of its field unless that is `text`."""
@@ -156,14 +156,16 @@ class EvaluationItem:
 
 
 def evaluation_items(rule: DecontaminationSection) -> list[EvaluationItem]:
-    """The items of a recipe's evaluation sets. Raises ValueError, naming the file, for one that cannot be read."""
+    """The items of a recipe's evaluation sets. Raises ValueError, with the path, for an unreadable file."""
     return [item for source in rule.against for field in source.fields for item in _read(Path(source.file), field)]
 
 
 def digest_of_evaluation_sets(cleaning: CleaningSection) -> list[str]:
-    """The BLAKE3 of each evaluation set. Raises ValueError for one that is missing."""
+    """The BLAKE3 of each evaluation set. Raises ValueError for a missing file."""
     rule = cleaning.decontamination
-    return [verify.measure(_there(Path(source.file))).blake3 for source in rule.against] if rule else []
+    if not rule:
+        return []
+    return [verify.measure(_there(Path(source.file))).blake3 for source in rule.against]
 
 
 def _read(path: Path, field: str) -> Iterator[EvaluationItem]:
@@ -184,11 +186,13 @@ def _there(path: Path) -> Path:
 
 
 class _Texts:
-    """Texts by row: texts of `live` by their rows, texts of evaluation sets by negative rows."""
+    """Texts by row: texts of `live` have their rows, texts of evaluation sets have negative rows."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, segments: Path, evaluation: list[EvaluationItem]) -> None:
-        self._connection, self._segments, self._evaluation = connection, segments, evaluation
-        # Neighbours in the table are mostly neighbours in a segment too, so few row groups are read twice.
+        self._connection = connection
+        self._segments = segments
+        self._evaluation = evaluation
+        # Neighbours in the table are mostly neighbours in a segment, so few row groups are read twice.
         self._group = functools.lru_cache(maxsize=8)(self._group_now)
         self._begins = functools.lru_cache(maxsize=1024)(self._begins_now)
         self._locations = functools.lru_cache(maxsize=64)(self._read_locations)
@@ -202,7 +206,9 @@ class _Texts:
         return pa.table({"row": rows, "hash": hashes, "fingerprints": pa.array(fingerprints, pa.list_(pa.uint64()))})
 
     def of(self, row: int) -> str:
-        return self._evaluation[-1 - row].text if row < 0 else self._stored(row)
+        if row < 0:
+            return self._evaluation[-1 - row].text
+        return self._stored(row)
 
     def table_of(self, leaks: list[Leak]) -> pa.Table:
         """The training documents that leak, with the passage and, if it is one, the name of the evaluation set's

@@ -1,6 +1,6 @@
-"""Distributions: what each rule of a recipe measured of the documents, beside its threshold, as one picture.
+"""Distributions of the measures of a recipe's rules, with their thresholds, as one picture.
 
-A threshold is chosen by looking: where it cuts the documents, and what share of them lies beyond it.
+The picture helps to choose thresholds: it shows where one cuts the documents, and the share of documents beyond it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SAMPLED = 20_000
-"""Documents whose measures are drawn: those with the lowest hashes of their names."""
+"""The number of documents in the picture: those with the lowest hashes of their names."""
 BINS = 40
 COLUMNS = 4
 USUAL = 0.99
-"""The share of the documents that a picture spans at least; what lies beyond stands in its last bar."""
+"""The share of documents within a picture's range; the others are in its last bar."""
 MEASURES = """
     SELECT d.measures FROM read_parquet($segments, filename = 'segment_file') d
     JOIN read_parquet($index) e ON e.name = d.file AND e.segment = parse_filename(d.segment_file, true)
@@ -33,7 +33,7 @@ MEASURES = """
 
 @dataclass(frozen=True)
 class RuleDistribution:
-    """What a rule measured of the documents, whether or not it left them out."""
+    """A rule's measures of all documents, including those that it left out."""
 
     rule: str
     threshold: float
@@ -42,19 +42,19 @@ class RuleDistribution:
 
     @property
     def beyond(self) -> float:
-        """The share of the documents that the rule leaves out, others aside."""
+        """The share of documents that this rule alone would leave out."""
         left_out = sum(not rules.keeps(self.rule, value, self.threshold) for value in self.values)
         return left_out / max(len(self.values), 1)
 
     @property
     def span(self) -> tuple[float, float]:
-        """From the smallest value, or the threshold, to what is the largest one for nearly all documents, or it."""
+        """The range of nearly all values, extended to include the threshold."""
         largest = self.values[ceil(USUAL * len(self.values)) - 1]
         return min(self.values[0], self.threshold), max(largest, self.threshold)
 
 
 def distributions(index: Path, durable: Path, thresholds: Mapping[str, float]) -> list[RuleDistribution]:
-    """The distribution of each rule, over a sample of the documents that an index names; none without documents."""
+    """The distribution of each rule over a sample of an index's documents; empty without documents."""
     paths = [str(path) for path in segments(index, durable)]
     with warehouse.connect() as connection:
         rows = connection.execute(MEASURES, {"segments": paths, "index": str(index), "most": SAMPLED}).fetchall()
@@ -64,7 +64,7 @@ def distributions(index: Path, durable: Path, thresholds: Mapping[str, float]) -
 
 
 def picture(distributions: Sequence[RuleDistribution]) -> "Figure":
-    """A histogram for each rule, with a line where the threshold is; documents are counted in powers of ten."""
+    """A histogram for each rule with a line at the threshold, on a logarithmic scale of documents."""
     rows = -(-len(distributions) // COLUMNS)
     figure = new_figure((12.0, 2.4 * rows))
     axes = figure.subplots(rows, COLUMNS, squeeze=False).flat

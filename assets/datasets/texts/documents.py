@@ -1,4 +1,4 @@
-"""Documents of texts: the columns of their table, and how the texts are compared with each other."""
+"""Documents of texts: the columns of their table, and the comparison of texts."""
 
 from typing import Any
 
@@ -51,11 +51,11 @@ KEPT_FIRST = {
     "longest": "live.bytes DESC, live.identity, live.row",
     "newest": "try_cast(live.date AS TIMESTAMPTZ) DESC NULLS LAST, live.identity, live.row",
 }
-"""For each `kept_duplicate`, the order of documents of `live`: that of their texts' hashes among equal ones."""
+"""The SQL order of documents in `live` for each `kept_duplicate`; the texts' hashes break ties."""
 
 
 class TextDocuments(DocumentKind):
-    """Texts, which are cleaned and compared with each other and with what models are measured on."""
+    """Texts, which are cleaned and compared with each other and with evaluation texts."""
 
     segment = segments.SCHEMA
     table = SCHEMA
@@ -73,15 +73,15 @@ class TextDocuments(DocumentKind):
         return segments.configuration(recipe)
 
     def evaluation_sets(self, recipe: DatasetRecipe) -> list[str]:
-        """The BLAKE3 of each of the recipe's evaluation sets. Raises ValueError for one that is missing."""
+        """The BLAKE3 of each of the recipe's evaluation sets. Raises ValueError for a missing file."""
         return comparison.digest_of_evaluation_sets(recipe.cleaning)
 
     def kept_first(self, recipe: DatasetRecipe) -> str:
-        """The order in which one of several duplicates is chosen to be kept. Names of files decide in `first` alone."""
+        """The order that decides which of several duplicates is kept. Only `first` uses the names of files."""
         return KEPT_FIRST[recipe.cleaning.kept_duplicate]
 
     def compare(self, build: Build, connection: duckdb.DuckDBPyConnection, paths: list[str]) -> None:
-        """Mark near-duplicates, then training documents that share a passage with what models are measured on."""
+        """Mark near-duplicates, and then training documents that share a passage with evaluation texts."""
         with logged_query(connection, build.log, "comparing near-duplicates"):
             comparison.remove_near_duplicates(build, connection, paths, self.kept_first(build.recipe))
         comparison.remove_contaminated(build, connection, paths)

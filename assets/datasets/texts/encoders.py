@@ -1,7 +1,7 @@
-"""Encoders: the two libraries that apply a tokenizer, and which of them gives the tokens that its file means.
+"""Encoders: the two libraries that apply a tokenizer, and the choice between them.
 
-`tiktoken` takes the ranks of a byte-level BPE alone: it knows no normaliser (NFC is done before it), no token that is
-taken from the text before the merges, no other order of merges than that of the ids. For such a tokenizer the library
+`tiktoken` supports only the ranks of a byte-level BPE: no normaliser (NFC is applied before it), no token that is taken
+from the text before the merges, and no order of merges that differs from the ids. For other tokenizers the library
 `tokenizers` itself is used, at a seventh of the speed. The choice is a pure function of the file.
 """
 
@@ -19,26 +19,26 @@ from slipway.trainer.base import digest, parsing
 GPT2_PIECES = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 """The pattern of `tokenizers`' ByteLevel (Radford et al. 2019)."""
 OF_NO_EFFECT = {"type", "vocab", "merges", "ignore_merges", "unk_token", "fuse_unk"}
-"""Fields of a BPE that change nothing when every byte has a token."""
+"""Fields of a BPE that have no effect if every byte has a token."""
 
 
 class TextEncoding(Protocol):
-    """What encodes texts and decodes tokens."""
+    """Encodes texts and decodes tokens."""
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """The tokens of a text, in which the names of special tokens are text."""
+        """The tokens of a text; the names of special tokens count as text."""
 
     def encode_to_numpy(self, text: str, *, disallowed_special: tuple[str, ...]) -> npt.NDArray[np.uint32]:
-        """The same as an array."""
+        """The tokens of a text as an array."""
 
     def decode(self, tokens: list[int]) -> str: ...
 
     def decode_bytes(self, tokens: list[int]) -> bytes:
-        """The text of the tokens. Raises KeyError for a token that stands for nothing."""
+        """The text of the tokens. Raises KeyError for an undefined token."""
 
 
 class Exact:
-    """The library `tokenizers` itself. Raises what the library does for JSON that is no tokenizer."""
+    """The library `tokenizers` itself. Raises the library's errors for JSON that is not a tokenizer."""
 
     def __init__(self, data: bytes) -> None:
         self._tokenizer = tokenizers.Tokenizer.from_buffer(data)
@@ -62,11 +62,12 @@ class Exact:
 
 
 class Composed:
-    """tiktoken's encoder behind Unicode NFC, in which the texts of a dataset are already: Qwen's tokenizers have it."""
+    """tiktoken's encoder for tokenizers with Unicode NFC, such as Qwen's. The texts of a dataset are already in NFC."""
 
     def __init__(self, encoding: tiktoken.Encoding) -> None:
         self._encoding = encoding
-        self.decode, self.decode_bytes = encoding.decode, encoding.decode_bytes
+        self.decode = encoding.decode
+        self.decode_bytes = encoding.decode_bytes
 
     def encode_ordinary(self, text: str) -> list[int]:
         return self._encoding.encode_ordinary(unicodedata.normalize("NFC", text))
@@ -103,16 +104,20 @@ def fast(data: bytes) -> TextEncoding:
 
     Raises KeyError, TypeError or ValueError for JSON that is not a byte-level BPE.
     """
-    value, byte_of = parsing.value(data), _bytes_by_letter()
+    value = parsing.value(data)
+    byte_of = _bytes_by_letter()
     added = {token["content"]: token["id"] for token in value["added_tokens"]}
     ranks = {
         bytes(byte_of[letter] for letter in token): rank
         for token, rank in value["model"]["vocab"].items()
         if token not in added
     }
-    name, pattern = digest.sha256(data), _pattern(value)
+    name = digest.sha256(data)
+    pattern = _pattern(value)
     encoding = tiktoken.Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens=added)
-    return Composed(encoding) if _only_composes(value) else encoding
+    if _only_composes(value):
+        return Composed(encoding)
+    return encoding
 
 
 def _only_composes(value: dict[str, Any]) -> bool:
@@ -120,18 +125,18 @@ def _only_composes(value: dict[str, Any]) -> bool:
 
 
 def difference(text: str, other: str) -> str:
-    """Where two texts differ first, in words."""
+    """The first difference of two texts, in words."""
     at = next((at for at, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other)))
     return f"{text[max(at - 10, 0) : at + 20]!r} becomes {other[max(at - 10, 0) : at + 20]!r}"
 
 
 def _pair(merge: str | list[str]) -> list[str]:
-    """A merge as a pair; older files write it as one text."""
+    """A merge as a pair; older files have it as one text."""
     return merge.split(" ") if isinstance(merge, str) else merge
 
 
 def _pattern(value: dict[str, Any]) -> str:
-    """The pattern by which a tokenizer's JSON splits text before it merges; GPT-2's when the JSON names none."""
+    """The pattern by which a tokenizer's JSON splits text before merging; GPT-2's if the JSON has none."""
     step = value["pre_tokenizer"] or {"type": "none"}
     steps = step["pretokenizers"] if step["type"] == "Sequence" else [step]
     if any(section.get("add_prefix_space") for section in steps):

@@ -1,4 +1,4 @@
-"""Metadata: what the UI shows of a dataset's documents, tokenizer and snapshot, as plain values and plots."""
+"""The UI's metadata of a dataset's documents, tokenizer and snapshot, as plain values and plots."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ from slipway.trainer.data import shards
 
 
 def of_documents(record: Record, durable: Path) -> dict[str, Any]:
-    """The metadata of a documents table: what is kept, what each rule left out, and samples."""
+    """The metadata of a documents table: the kept documents, those that each rule left out, and samples."""
     path = document_table.path(durable, record.result["blake3"])
     statistics = warehouse.statistics(path)
     columns = [
@@ -60,7 +60,8 @@ def of_tokenizer(record: Record, durable: Path) -> dict[str, Any]:
 
 def of_snapshot(record: Record, text_snapshot: shards.TextSnapshot, durable: Path) -> dict[str, Any]:
     splits = text_snapshot.splits.values()
-    tokens, text_bytes = sum(split.tokens for split in splits), sum(split.text_bytes for split in splits)
+    tokens = sum(split.tokens for split in splits)
+    text_bytes = sum(split.text_bytes for split in splits)
     counts = {f"{name}_tokens": split.tokens for name, split in text_snapshot.splits.items()}
     return {
         "dagster/row_count": sum(split.documents for split in splits),
@@ -80,7 +81,7 @@ def of_snapshot(record: Record, text_snapshot: shards.TextSnapshot, durable: Pat
 
 
 def _samples(removals: Iterable[RemovalCount], record: Record, durable: Path) -> dg.MarkdownMetadataValue:
-    """Names of documents that each rule left out; of the first one, what shows it and the beginning of its text."""
+    """Examples of documents that each rule left out, with the evidence and the beginning of the first one's text."""
     rows = ["| rule | documents | such as | because of | begins |", "|---|---:|---|---|---|"]
     index = document_step.index_of(record, durable)
     for removal in removals:
@@ -93,10 +94,12 @@ def _samples(removals: Iterable[RemovalCount], record: Record, durable: Path) ->
 
 
 def _distributions(record: Record, durable: Path) -> dict[str, Any]:
-    """What each rule of the recipe measured, as a picture, if it has rules."""
+    """A picture of the rules' measures, if the recipe has rules."""
     thresholds = record.inputs.get("rules") or {}
     measured = distributions.distributions(document_step.index_of(record, durable), durable, thresholds)
-    return {"rules": plots.png_markdown(distributions.picture(measured), "what the rules measured")} if measured else {}
+    if not measured:
+        return {}
+    return {"rules": plots.png_markdown(distributions.picture(measured), "what the rules measured")}
 
 
 def _totals(heading: str, totals: Iterable[Total]) -> dg.MarkdownMetadataValue:

@@ -1,7 +1,7 @@
-"""Quoted items: which documents contain an item of an evaluation set whole, however many others do.
+"""Quoted items: finds documents that contain a whole item of an evaluation set, even if many documents do.
 
-All texts are read for that, by worker processes, a segment at a time. What was found in a segment is remembered: the
-next build searches only the segments that are new, until an evaluation set changes.
+Worker processes read all texts for this, one segment at a time. The results of a segment are cached, so the next build
+searches only new segments, until an evaluation set changes.
 """
 
 import functools
@@ -20,9 +20,9 @@ from slipway.assets.datasets.cleaning.items import ItemSearch
 from slipway.trainer.base import atomic, digest, parsing, regular_file
 
 VERSION = "1"
-"""The version of this code and of `ItemSearch`, raised when the same texts would give other documents."""
+"""The version of this code and of `ItemSearch`, raised if the same texts would give other documents."""
 Quotes = list[tuple[int, int, str]]
-"""The place of a document in its segment, the place of the item among all, and how the document writes it."""
+"""The place of a document in its segment, the index of the item, and the item as the document writes it."""
 MATCHES = pa.schema(
     [
         pa.field("segment", pa.string()),
@@ -58,11 +58,11 @@ def quoted(build: Build, items: Sequence[str], shortest: int, segments: Sequence
 
 @dataclass(frozen=True)
 class _Search:
-    """What one worker does: a segment, and what to look for in it."""
+    """One worker's task: a segment, and the items to find in it."""
 
     segment: Path
     items: Path
-    """A file in the scratch folder: the items may be many, and each task is sent for itself."""
+    """A file in the scratch folder, because there may be many items and every task is sent separately."""
     shortest: int
 
 
@@ -73,7 +73,9 @@ def _search_for(items: Path, shortest: int) -> ItemSearch:
 
 
 def _search(search: _Search) -> Quotes:
-    looked_for, matches, begin = _search_for(search.items, search.shortest), [], 0
+    looked_for = _search_for(search.items, search.shortest)
+    matches = []
+    begin = 0
     with pq.ParquetFile(search.segment, pre_buffer=False) as file:
         for group in range(file.num_row_groups):
             rows = file.read_row_group(group, columns=["removed", "text"], use_threads=False)
@@ -87,10 +89,12 @@ def _search(search: _Search) -> Quotes:
 
 
 def _read(memory: Path, key: str) -> dict[str, Quotes]:
-    """What was found for these items; nothing when the file is missing, damaged, or of other items."""
+    """The cached results for these items; empty if the file is missing, damaged, or for other items."""
     try:
         value = parsing.value(regular_file.read(memory))
         same = value["key"] == key
-        return {name: [(p, i, str(t)) for p, i, t in rows] for name, rows in value["segments"].items()} if same else {}
+        if not same:
+            return {}
+        return {name: [(p, i, str(t)) for p, i, t in rows] for name, rows in value["segments"].items()}
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return {}

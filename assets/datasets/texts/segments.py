@@ -1,4 +1,4 @@
-"""Segments of texts: cleaned texts and the features that the comparison of documents needs, a row for each document."""
+"""Segments of texts: cleaned texts with the features for the comparison of documents, one row per document."""
 
 import functools
 import json
@@ -19,7 +19,7 @@ from slipway.recipes.dataset import DatasetRecipe
 from slipway.trainer.base import digest
 
 EXCERPT = 1000
-"""Characters kept of a document that a rule removed: enough to see why."""
+"""The characters to keep of a document that a rule removed, enough to understand why."""
 
 SCHEMA = pa.schema(
     [
@@ -48,12 +48,12 @@ def reader(recipe: DatasetRecipe) -> Reader:
 
 
 def row_of(recipe: DatasetRecipe) -> RowOf:
-    """The function that cleans a text and gives its row."""
+    """The function that cleans a text and makes its row."""
     return functools.partial(_row, Cleaner(recipe.cleaning))
 
 
 def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
-    """The row of a document. Its identity is the hash of its text before rules and masks: no recipe changes it."""
+    """The row of a document. Its identity is the hash of its text before rules and masks, independent of the recipe."""
     cleaned = cleaning.clean(file, document.text, document.about)
     data = cleaned.text.encode()
     return {
@@ -81,7 +81,7 @@ def _identity(text: str) -> str:
 
 
 def configuration(recipe: DatasetRecipe) -> list[Any]:
-    """Everything that decides a text's row besides its file. Raises ValueError for a file that is missing."""
+    """Everything besides its file that decides a text's row. Raises ValueError for a missing file."""
     cleaning = recipe.cleaning.content()
     if cleaning["decontamination"]:
         cleaning["decontamination"] = True  # the comparison, not a row, depends on the rest of the section
@@ -91,7 +91,7 @@ def configuration(recipe: DatasetRecipe) -> list[Any]:
 
 
 class TextPlace(NamedTuple):
-    """Where a document is: its file and its number there; and the BLAKE3 of its cleaned text."""
+    """The place of a document, its file and its number there, and the BLAKE3 of its cleaned text."""
 
     file: str
     number: int

@@ -1,4 +1,4 @@
-"""SentencePiece models: read from their file and written as the JSON of `tokenizers`, which gives the same tokens.
+"""Converts SentencePiece models to the JSON of `tokenizers`, with the same tokens.
 
 A `.model` file is one protocol buffer, `ModelProto` of sentencepiece_model.proto (Kudo and Richardson 2018, arXiv
 1808.06226): the pieces with their scores, how the model was trained, and how it normalises. Only a byte-pair encoding
@@ -22,7 +22,7 @@ BYTES = {f"<0x{byte:02X}>" for byte in range(256)}
 
 @dataclass(frozen=True)
 class SentencePiece:
-    """One token of a model; its id is its place."""
+    """One token of a model; its id is its index."""
 
     text: str
     score: float
@@ -31,7 +31,7 @@ class SentencePiece:
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    """What of a model's file decides its tokens."""
+    """The parts of a model's file that decide its tokens."""
 
     pieces: tuple[SentencePiece, ...]
     kind: str
@@ -46,7 +46,7 @@ class SentencePieceModel:
 
 
 def is_model(data: bytes) -> bool:
-    """Whether these bytes are rather a SentencePiece model than JSON: they begin with a piece."""
+    """Whether these bytes are a SentencePiece model, which begins with a piece, and not JSON."""
     return data[:1] == b"\x0a"
 
 
@@ -56,7 +56,8 @@ def converted(data: bytes) -> bytes:
         model = read(data)
     except (IndexError, struct.error, UnicodeDecodeError, TypeError, AttributeError) as error:
         raise ValueError(f"not a SentencePiece model: {error}") from None
-    if reason := _why_not(model):
+    reason = _why_not(model)
+    if reason:
         raise ValueError(f"a SentencePiece model whose {reason}")
     return json.dumps(_tokenizer(model), ensure_ascii=False, sort_keys=True).encode()
 
@@ -86,7 +87,7 @@ def _last(fields: list[tuple[int, Any]], number: int) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a protocol buffer's message: whole numbers, and the bytes of all else."""
+    """The fields of a protocol buffer's message: whole numbers, and bytes for everything else."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -114,15 +115,17 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
-        at, value, shift = at + 1, value | (byte & 0x7F) << shift, shift + 7
+        at += 1
+        value = value | (byte & 0x7F) << shift
+        shift += 7
         if byte < 0x80:
             return value, at
-        if shift >= 70:  # 64 bits take ten digits: the time for a number without an end would grow with its square
+        if shift >= 70:  # 64 bits need ten digits, and an endless number would take quadratic time
             raise TypeError("found a whole number of more than ten bytes")
 
 
 def _why_not(model: SentencePieceModel) -> str:
-    """What of a model would lose text, or is no byte-pair encoding; empty where it can be converted."""
+    """The reason why a model would lose text or is not a byte-pair encoding; empty if it can be converted."""
     if model.kind != "BPE":
         return f"type is {model.kind}, expected BPE"
     if model.normaliser != "identity" or model.has_map:

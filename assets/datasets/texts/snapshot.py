@@ -32,7 +32,7 @@ ORDERED = """
     FROM part k JOIN read_parquet($located) l ON l.blake3 = k.blake3
     WHERE k.split = $split ORDER BY k.row
 """
-"""Where the tokens of a split's documents are, those of a part of the table, in its order."""
+"""The places of the tokens of a split's documents in a part of the table, in its order."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TextPlan:
 
 
 def write(build: Build, plan: TextPlan, index: Path, parent: shards.TextSnapshot | None) -> shards.TextSnapshot:
-    """Encode the documents that are in no shard of `parent`, write the shards that it lacks, and then the manifest.
+    """Encode the documents that no shard of `parent` has, write the missing shards, and then the manifest.
 
     `index` is the index of the texts. Equal plans give equal bytes, with any parent of the same tokenizer or none.
     """
@@ -78,7 +78,7 @@ def write(build: Build, plan: TextPlan, index: Path, parent: shards.TextSnapshot
 def _ordered(
     connection: duckdb.DuckDBPyConnection, table: Path, split: str, located: tokens.Located
 ) -> Iterator[pa.RecordBatch]:
-    """Where the tokens of a split's documents are, in the order of the table."""
+    """The places of the tokens of a split's documents, in the order of the table."""
     values = {"split": split, "located": [str(document) for document in located.documents]}
     for _ in document_table.parts(connection, table):
         yield from connection.sql(ORDERED, params=values).to_arrow_reader(tokens.ROWS_AT_ONCE)
@@ -88,7 +88,9 @@ def _pack(
     build: Build, rows: Iterable[pa.RecordBatch], located: tokens.Located, plan: TextPlan, phase: BuildPhase
 ) -> shards.TokenSplit:
     """Write a split's shards, one at a time, except those that the parent has."""
-    written, text_bytes, dtype = list[shards.TokenShard](), 0, plan.tokenizer.dtype
+    written = list[shards.TokenShard]()
+    text_bytes = 0
+    dtype = plan.tokenizer.dtype
     for part in packing.parts(rows, plan.shard_tokens):
         columns = {name: part[name].to_numpy() for name in part.column_names}
         shard = _shared(columns, located)
@@ -110,7 +112,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 def _shared(part: Columns, located: tokens.Located) -> shards.TokenShard | None:
-    """The parent's shard that holds exactly these documents in this order, if there is one."""
+    """The parent's shard with exactly these documents in this order, if there is one."""
     shard = located.files[part["file"][0]].shard
     if shard is None or (part["file"] != part["file"][0]).any() or len(part["count"]) != shard.documents:
         return None
@@ -119,9 +121,11 @@ def _shared(part: Columns, located: tokens.Located) -> shards.TokenShard | None:
 
 
 def _runs(part: Columns, located: tokens.Located, dtype: str) -> Iterator[npt.NDArray[Any]]:
-    """The tokens of the documents, mapped from the files that hold them: one run for neighbours in a file, of which
-    there are many where few documents are new."""
-    file, start, end = part["file"], part["start"], part["start"] + part["count"]
+    """The tokens of the documents, memory-mapped from their files. Neighbours in a file form one run, and there are
+    many of them if few documents are new."""
+    file = part["file"]
+    start = part["start"]
+    end = part["start"] + part["count"]
     first = np.flatnonzero(np.append(True, (file[1:] != file[:-1]) | (start[1:] != end[:-1])))
     last = np.append(first[1:], len(file)) - 1
     mapped = {number: located.files[number].tokens(dtype) for number in np.unique(file).tolist()}

@@ -1,7 +1,7 @@
 """The steps of a dataset of texts: documents, tokenizer and snapshot, each made once for the same inputs.
 
-Each step takes what the step before it made last, so that the three can be made at different times. The cost of a
-step follows what changed since the last time: only new documents are encoded, and only shards around a change are
+Each step takes the last result of the step before it, so the three can run at different times. The cost of a step
+depends on the changes since the last build: only new documents are encoded, and only shards around a change are
 written.
 """
 
@@ -29,7 +29,7 @@ def make_documents(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) 
 
 
 def make_tokenizer(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) -> Record:
-    """The tokenizer of the recipe: once trained, it is kept until the recipe asks for another.
+    """The tokenizer of the recipe. Once trained, it is kept until the recipe requests another one.
 
     It is trained on a sample of the train split of the latest documents. Raises ValueError when there are no
     documents, and for a `tokenizer.file` that is not a tokenizer.
@@ -40,7 +40,8 @@ def make_tokenizer(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) 
 
         def make() -> tuple[dict[str, Any], list[Path]]:
             table = document_table.path(durable, documents.result["blake3"])
-            index, file = document_step.index_of(documents, durable), recipe.tokenizer.file
+            index = document_step.index_of(documents, durable)
+            file = recipe.tokenizer.file
 
             def between(after: float, megabytes: float) -> Iterator[str]:
                 return tokenizer.sample(build, table, index, megabytes, after)
@@ -56,7 +57,7 @@ def make_tokenizer(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) 
 
 
 def _trained(recipe: DatasetRecipe, between: tokenizer.Between, log: BuildLog) -> bytes:
-    """The JSON of a tokenizer that is trained on the sample, or on as much of it as fits the memory."""
+    """The JSON of a tokenizer that is trained on the sample, or on as much of it as fits into memory."""
     megabytes = recipe.tokenizer.megabytes
     affordable = tokenizer.affordable_megabytes(megabytes, between, tokenizer.splitting())
     if affordable < megabytes:
@@ -76,21 +77,22 @@ def _trained(recipe: DatasetRecipe, between: tokenizer.Between, log: BuildLog) -
 
 
 def make_snapshot(recipe: DatasetRecipe, durable: Path, log: BuildLog = quiet) -> Record:
-    """The snapshot of the latest documents and tokenizer. Raises ValueError when either is not made yet."""
+    """The snapshot of the latest documents and tokenizer. Raises ValueError if either is not made yet."""
     documents = document_step.latest(recipe, durable)
     plan = _plan(recipe, documents, latest_tokenizer(recipe, durable))
 
     with begin_build(recipe, TEXT_DOCUMENTS, durable, log) as build:
 
         def write() -> shards.TextSnapshot:
-            index, parent = document_step.index_of(documents, durable), _parent(plan, durable)
+            index = document_step.index_of(documents, durable)
+            parent = _parent(plan, durable)
             return snapshot.write(build, plan, index, parent)
 
         return snapshot_step.make(build, _snapshot_inputs(plan), write)
 
 
 def latest_tokenizer(recipe: DatasetRecipe, durable: Path) -> shards.TokenizerRecord:
-    """The tokenizer made last. Raises ValueError when there is none."""
+    """The last tokenizer. Raises ValueError if there is none."""
     return shards.TokenizerRecord(**StepCache(durable, recipe.name).last_made("tokenizer").result)
 
 
@@ -119,13 +121,15 @@ def _plan(recipe: DatasetRecipe, documents: Record, tokenizer_record: shards.Tok
 
 
 def _parent(plan: snapshot.TextPlan, durable: Path) -> shards.TextSnapshot | None:
-    """The snapshot made last, if it is in the tokens of this tokenizer: its shards may be shared."""
+    """The last snapshot if it has the tokens of this tokenizer, because the new one may share its shards."""
     parent = snapshot_step.latest(durable, plan.dataset)
-    return parent if isinstance(parent, shards.TextSnapshot) and parent.tokenizer == plan.tokenizer else None
+    if isinstance(parent, shards.TextSnapshot) and parent.tokenizer == plan.tokenizer:
+        return parent
+    return None
 
 
 def _tokenizer_inputs(recipe: DatasetRecipe) -> dict[str, Any]:
-    """Everything that decides the tokenizer, but not the documents: a dataset that grows keeps its tokenizer."""
+    """Everything that decides the tokenizer. The documents do not, so a growing dataset keeps its tokenizer."""
     inputs = recipe.tokenizer.model_dump(mode="json")
     file = inputs.pop("file")
     if file is not None:

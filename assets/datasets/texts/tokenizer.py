@@ -37,7 +37,7 @@ VERSION = "1"
 """The version of this code, raised when the same texts would give another tokenizer."""
 ROWS_AT_ONCE = 8192
 COMPARED_MEGABYTES = 2.0
-"""Of the corpus, on which an existing tokenizer is compared with what the library itself does."""
+"""Megabytes of the corpus on which an existing tokenizer is compared with the library's own results."""
 
 LONGEST_RUN = 4096
 """Characters of white space, or of none, that the trainer gets as one. No version has this: a tokenizer that was
@@ -58,7 +58,7 @@ SAMPLE = """
 """
 
 PIECES_MEMORY = 1_000_000_000
-"""Bytes that the trainer's pieces may take, about: the growth is extrapolated."""
+"""The approximate limit for the memory of the trainer's pieces, in bytes; their growth is extrapolated."""
 PIECE_BYTES = 350
 BYTE_BYTES = 50
 """What the trainer takes for a piece, and in addition for each of its bytes (measured: benchmarks/RESULTS.md, "Training
@@ -66,7 +66,7 @@ of a tokenizer: memory")."""
 MEASURED_MEGABYTES = 2.0
 """Megabytes of text in each of the two parts whose pieces are counted."""
 Between = Callable[[float, float], Iterable[str]]
-"""Gives the texts of the sample from so many megabytes on to so many."""
+"""Returns the texts of the sample between two numbers of megabytes."""
 
 
 def path(durable: Path, sha256: str) -> Path:
@@ -105,7 +105,7 @@ def _in_parts(texts: Iterable[str]) -> Iterator[str]:
 
 
 def splitting() -> pre_tokenizers.Sequence:
-    """What splits a text into the pieces inside which merges stay."""
+    """The pre-tokenizer that splits a text into pieces. Merges stay inside these."""
     return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(PIECES), "isolated"),
@@ -134,26 +134,27 @@ def affordable_megabytes(megabytes: float, between: Between, splitting: pre_toke
 
 
 def _cost_of_pieces(texts: Iterable[str], known: set[int], splitting: pre_tokenizers.PreTokenizer) -> int:
-    """The bytes that the trainer takes for pieces of the texts that are not known; they are known afterwards."""
+    """The bytes that the trainer needs for new pieces of the texts; the pieces are added to `known`."""
     cost = 0
     for text in texts:
         for piece, _ in splitting.pre_tokenize_str(text):
-            if (key := hash(piece)) not in known:
+            key = hash(piece)
+            if key not in known:
                 known.add(key)
                 cost += PIECE_BYTES + BYTE_BYTES * len(piece)
     return cost
 
 
 def write(durable: Path, data: bytes, scratch: Path | None = None) -> TokenizerRecord:
-    """Put a trained tokenizer into the durable tier and describe it."""
+    """Write a trained tokenizer to the durable tier and describe it."""
     described = describe(data)
     target = path(durable, described.sha256)
-    atomic.replace(target, data, scratch)  # the same bytes if it is there whole, and young
+    atomic.replace(target, data, scratch)  # an existing file gets the same bytes, and becomes young
     return described
 
 
 def describe(data: bytes) -> TokenizerRecord:
-    """The record of a tokenizer, as it is in a snapshot's manifest."""
+    """The record of a tokenizer for a snapshot's manifest."""
     value = parsing.value(data)
     end = vocabulary.end_of_document(value)
     return TokenizerRecord(digest.sha256(data), vocab_size=vocabulary.size(value), end_of_document=end["id"])
@@ -169,7 +170,8 @@ def existing(file: Path, texts: Iterable[str] = ()) -> bytes:
     try:
         data = regular_file.read(file)
         data = sentence_pieces.converted(data) if sentence_pieces.is_model(data) else data
-        encoder, exact = encoding(data), encoders.Exact(data)
+        encoder = encoding(data)
+        exact = encoders.Exact(data)
         describe(data)
     except FileNotFoundError:
         raise ValueError(f"tokenizer.file: found nothing at {file}, expected the JSON of a tokenizer") from None
@@ -178,13 +180,14 @@ def existing(file: Path, texts: Iterable[str] = ()) -> bytes:
             f"tokenizer.file: {file}: {error}; expected a byte-level BPE in JSON, or a SentencePiece BPE"
         ) from error
     for text in itertools.chain([PROBE], texts):
-        if fault := _fault(encoder, exact, text):
+        fault = _fault(encoder, exact, text)
+        if fault:
             raise ValueError(f"tokenizer.file: {file}: {fault}")
     return data
 
 
 def _fault(encoder: TextEncoding, exact: encoders.Exact, text: str) -> str:
-    """What is wrong with the tokens of a text; empty where nothing is."""
+    """The fault of a text's tokens; empty if there is none."""
     try:
         tokens = encoder.encode_ordinary(text)
         decoded = encoder.decode(tokens)
@@ -193,7 +196,9 @@ def _fault(encoder: TextEncoding, exact: encoders.Exact, text: str) -> str:
         return f"it does not encode {text[:100]!r}: {error}"
     if decoded != text:
         return f"its tokens do not decode to the text: {encoders.difference(text, decoded)}"
-    return "" if agree else f"tiktoken and tokenizers give other tokens of {text[:100]!r}"
+    if agree:
+        return ""
+    return f"tiktoken and tokenizers give other tokens of {text[:100]!r}"
 
 
 def sample(build: Build, table: Path, index: Path, megabytes: float, after: float = 0.0) -> Iterator[str]:
@@ -219,7 +224,7 @@ def sample(build: Build, table: Path, index: Path, megabytes: float, after: floa
 
 
 def read(durable: Path, sha256: str) -> bytes:
-    """The JSON of a stored tokenizer. Raises ValueError when it is missing or damaged."""
+    """The JSON of a stored tokenizer. Raises ValueError if it is missing or damaged."""
     source = path(durable, sha256)
     try:
         data = regular_file.read(source)
@@ -236,8 +241,10 @@ def load(durable: Path, sha256: str) -> TextEncoding:
 
 
 def encoding(data: bytes) -> TextEncoding:
-    """The encoder of a tokenizer's JSON: the fast one if it gives the same tokens, else the library's own.
+    """The encoder of a tokenizer's JSON: the fast one if it gives the same tokens, otherwise the library's own.
 
     Raises KeyError, TypeError or ValueError for JSON that is not a BPE.
     """
-    return encoders.Exact(data) if encoders.why_exact(parsing.value(data)) else encoders.fast(data)
+    if encoders.why_exact(parsing.value(data)):
+        return encoders.Exact(data)
+    return encoders.fast(data)

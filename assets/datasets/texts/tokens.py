@@ -1,4 +1,4 @@
-"""Tokens: where the tokens of every document of a new snapshot are; each document is encoded only once.
+"""Tokens: locates the tokens of every document of a new snapshot, and encodes each document only once.
 
 Documents of the parent snapshot have their tokens in its shards. Worker processes encode the others into spools, plain
 files of tokens in the scratch folder, from which the new shards are written. What is where is in Parquet files in the
@@ -38,14 +38,15 @@ LOCATED = pa.schema(
         pa.field("count", pa.int64()),
     ]
 )
-"""A row for each document: its BLAKE3, the place of its file in `Located.files`, its first token there, its tokens."""
+"""One row per document: its BLAKE3, the index of its file in `Located.files`, its first token there, and its number of
+tokens."""
 MISSING = """
     SELECT e.segment, k.name, k.number, k.blake3, k.bytes FROM part k
     ANTI JOIN read_parquet($located) l ON l.blake3 = k.blake3
     JOIN read_parquet($index) e ON e.name = k.name
     WHERE k.removed IS NULL ORDER BY e.segment, k.row
 """
-"""The documents of a part of the table that are not located, by segments, and in each in its order."""
+"""The documents of a part of the table that are not located, by segment and in the segment's order."""
 ROWS_AT_ONCE = 65_536
 
 
@@ -57,13 +58,13 @@ class Spool:
     shard: shards.TokenShard | None
 
     def tokens(self, dtype: str) -> npt.NDArray[Any]:
-        """The tokens, memory-mapped; in a shard its offsets follow them."""
+        """The tokens, memory-mapped; in a shard the offsets follow them."""
         return np.asarray(np.memmap(self.path, shards.DTYPES[dtype], "r"))
 
 
 @dataclass(frozen=True)
 class Located:
-    """Files of tokens, and the Parquet files of `LOCATED` that say which documents are where in them."""
+    """Files of tokens, and Parquet files of `LOCATED` with the places of documents in them."""
 
     files: list[Spool]
     documents: list[Path]
@@ -71,7 +72,8 @@ class Located:
 
 def in_parent(build: Build, parent: shards.TextSnapshot | None) -> Located:
     """The documents in the parent snapshot's shards, without those of a shard or table that is gone or damaged."""
-    durable, verified = build.durable, VerifiedShards(build.durable, build.recipe.name)
+    durable = build.durable
+    verified = VerifiedShards(build.durable, build.recipe.name)
     located = Located([], [build.scratch / "parent.parquet"])
     with writing(located.documents[0]), pq.ParquetWriter(located.documents[0], LOCATED) as writer:
         if parent is None or not document_table.path(durable, parent.documents["blake3"]).exists():
@@ -81,7 +83,7 @@ def in_parent(build: Build, parent: shards.TextSnapshot | None) -> Located:
             hashes = _Hashes(table, name)
             for shard in split.shards:
                 shard_hashes = hashes.following(shard.documents)
-                # Damage must not be copied into a new shard, because the new hash would then confirm it.
+                # Damage must not be copied to a new shard, whose hash would then confirm it.
                 if verified.has(shard):
                     _, offsets = shards.open_shard(durable, shard, parent.dtype)
                     writer.write_table(_rows(shard_hashes, len(located.files), offsets[:-1], np.diff(offsets)))
@@ -94,14 +96,16 @@ class _Hashes:
 
     def __init__(self, table: Path, split: str) -> None:
         self._batches = pq.ParquetFile(table).iter_batches(ROWS_AT_ONCE, columns=["blake3", "split"])
-        self._split, self._buffer = split, pa.chunked_array([], pa.string())
+        self._split = split
+        self._buffer = pa.chunked_array([], pa.string())
 
     def following(self, count: int) -> pa.ChunkedArray:
         """The next `count` hashes; fewer at the end of the table."""
         while len(self._buffer) < count and (batch := next(self._batches, None)) is not None:
             in_split = batch.filter(pa.compute.equal(batch["split"], self._split))["blake3"]
             self._buffer = pa.chunked_array([*self._buffer.chunks, in_split], pa.string())
-        following, self._buffer = self._buffer.slice(0, count), self._buffer.slice(count)
+        following = self._buffer.slice(0, count)
+        self._buffer = self._buffer.slice(count)
         return following
 
 
@@ -122,7 +126,8 @@ def encode_missing(build: Build, located: Located, table: Path, index: Path, tok
                 sizes[segment] = sizes.get(segment, 0) + size
                 missing.setdefault(segment, []).append(path)
     first = len(located.files)
-    durable, scratch = build.durable, build.scratch
+    durable = build.durable
+    scratch = build.scratch
     tasks = [
         _Encoding(segment_path(durable, name), tuple(missing[name]), first + index, tokenizer_sha256, durable, scratch)
         for index, name in enumerate(sizes)
@@ -140,7 +145,8 @@ def _write_missing(rows: pa.RecordBatchReader, scratch: Path, number: int) -> It
     part of the table. Gives each segment with the bytes of these texts, and the file."""
     runs = (run for batch in rows for run in _runs(batch))
     for name, of_segment in itertools.groupby(runs, key=lambda run: run[0]):
-        path, size = scratch / f"{name}.{number}.missing", 0
+        path = scratch / f"{name}.{number}.missing"
+        size = 0
         with writing(path), pq.ParquetWriter(path, rows.schema) as writer:
             for _, batch in of_segment:
                 size += pa.compute.sum(batch["bytes"]).as_py()
@@ -164,7 +170,7 @@ class _Encoding:
     missing: tuple[Path, ...]
     """The files that name these documents, in the order of the segment."""
     file: int
-    """The place of the spool among the files of tokens."""
+    """The index of the spool among the files of tokens."""
     tokenizer: str
     durable: Path
     scratch: Path
@@ -188,9 +194,10 @@ class _Encoding:
 
 
 def _encode(task: _Encoding) -> Path:
-    """Write the tokens of the task's documents; returns the file that says where they are, written too."""
+    """Write the tokens of the task's documents, and a file with their places; returns its path."""
     encoding, described = _encoder(task.durable, task.tokenizer)
-    dtype, begin = shards.DTYPES[described.dtype], 0
+    dtype = shards.DTYPES[described.dtype]
+    begin = 0
     hashes: list[str] = []
     counts: list[int] = []
 
@@ -202,7 +209,7 @@ def _encode(task: _Encoding) -> Path:
         hashes.clear()
         counts.clear()
 
-    # Renamed at their end: another worker may be at the same files, because this one was taken for dead.
+    # The files are renamed at the end, because another worker may write the same ones if this one was considered dead.
     temporary_spool, temporary_located = (
         path.with_suffix(f".{uuid.uuid4().hex}") for path in (task.spool, task.located)
     )

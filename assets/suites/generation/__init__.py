@@ -1,1 +1,1 @@
-"""Generation: tasks that a registered version answers by writing text, and what came of each example."""
+"""Generation: tasks that a registered version answers by generating text, and the results of each example."""

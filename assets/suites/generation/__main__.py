@@ -1,4 +1,4 @@
-"""Generation as a short job: ``python -m slipway.assets.suites.generation REQUEST.json`` lets a version answer its
+"""Generation as a short job: ``python -m slipway.assets.suites.generation REQUEST.json`` runs a version on its
 questions.
 
 The request has {durable, model, version, questions, outcome}: `slipway.serving.records.ServedVersion` and
@@ -22,7 +22,7 @@ KIND = "generate"
 
 
 def main(arguments: list[str]) -> int:
-    """Answer what the request asks; returns 1 or 2, with a message, when it cannot be done."""
+    """Run the request; returns 1 or 2, with a message, if it fails."""
     bind_to_launcher()
     request: dict[str, Any] = parsing.value(regular_file.read(Path(arguments[0])))
     version = codec.build(ServedVersion, request["version"])

@@ -1,4 +1,4 @@
-"""Answers: what a version wrote for each example of a task, and what each metric says of it; kept as Parquet.
+"""Answers: a version's text for each example of a task, with its metrics, stored as Parquet.
 
 <durable>/evaluations/generation/<checkpoint manifest>/<blake3>.parquet   each example
                                                       /<task>.json        the newest figures of a task, and its file
@@ -32,46 +32,47 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class AnsweredExample:
-    """One example, by one metric."""
+    """One example with the value of one metric."""
 
     example: int
     """Its number in the task, from 0."""
     prompt: str
     expected: str
     answer: str
-    """What the model wrote; of a question that is answered by likelihoods, these."""
+    """The model's text, or its likelihoods for a question that is answered by likelihood."""
     metric: str
     value: float
 
 
 @dataclass(frozen=True)
 class TaskFigures:
-    """What a version did in one task."""
+    """A version's results on one task."""
 
     manifest: str
-    """SHA-256 of the manifest of its checkpoint."""
+    """SHA-256 of the checkpoint's manifest."""
     task: str
     by: str
-    """Whose task it is, and of which version."""
+    """The source of the task (Slipway or the harness) and its version."""
     examples: int
     metrics: Mapping[str, float]
     """The mean of each metric over the examples."""
     table: str
     """BLAKE3 of the examples' file."""
     asked: int = 0
-    """How many examples were asked for; a task may have fewer. 0 where an earlier version measured."""
+    """The requested number of examples; a task may have fewer. 0 if an earlier version of Slipway measured."""
 
 
 def keep(
     durable: Path, manifest: str, task: str, by: str, rows: Sequence[AnsweredExample], question_count: int
 ) -> TaskFigures:
-    """Keep every example, then the figures. Raises ValueError without an example, and OSError."""
+    """Store every example, then the metrics. Raises ValueError without an example, and OSError."""
     if not rows:
         raise ValueError(f"task {task}: found no example")
     columns = {name: [getattr(row, name) for row in rows] for name in SCHEMA.names}
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns, SCHEMA), buffer, compression="zstd")
-    data, folder = buffer.getvalue(), durable / FOLDER / manifest
+    data = buffer.getvalue()
+    folder = durable / FOLDER / manifest
     names = sorted({row.metric for row in rows})
     figures = TaskFigures(
         manifest=manifest,
@@ -88,16 +89,18 @@ def keep(
 
 
 def known(durable: Path, manifest: str, task: str, question_count: int) -> TaskFigures | None:
-    """What was measured before with as many examples; None where nothing was, or its examples are gone or damaged."""
+    """The stored results with as many examples; None if there are none, or their examples are gone or damaged."""
     figures = codec.read_if_whole(durable / FOLDER / manifest / f"{task}.json", TaskFigures, FORMAT)
     try:
-        return figures if figures is not None and figures.asked == question_count and _data(durable, figures) else None
+        if figures is not None and figures.asked == question_count and _data(durable, figures):
+            return figures
+        return None
     except (OSError, ValueError):
         return None
 
 
 def examples(durable: Path, figures: TaskFigures) -> list[AnsweredExample]:
-    """Every example of a task. Raises ValueError for a file that is damaged, and OSError for one that is gone."""
+    """Every example of a task. Raises ValueError for a damaged file, and OSError for a missing one."""
     return [AnsweredExample(**row) for row in pq.read_table(io.BytesIO(_data(durable, figures))).to_pylist()]
 
 
@@ -111,14 +114,16 @@ def questions_of(rows: Sequence[AnsweredExample]) -> dict[str, str]:
 def _data(durable: Path, figures: TaskFigures) -> bytes:
     path = durable / FOLDER / figures.manifest / f"{figures.table}.parquet"
     data = regular_file.read(path)
-    if (there := digest.of_bytes(data)) != figures.table:
+    there = digest.of_bytes(data)
+    if there != figures.table:
         raise ValueError(f"{path}: found BLAKE3 {there}, expected {figures.table}")
     return data
 
 
 def _shared(prompts: Sequence[str]) -> int:
-    """The characters that all prompts begin with, in whole words; none of a task that asks one question."""
-    first, last = min(prompts, default=""), max(prompts, default="")
+    """The number of leading characters, in whole words, that all prompts share; 0 for a task with one question."""
+    first = min(prompts, default="")
+    last = max(prompts, default="")
     if first == last:
         return 0
     pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))

@@ -1,8 +1,8 @@
-"""Generation: a registered version answers the examples of generation tasks, from a worker beside this process.
+"""Generation: a registered version answers the examples of generation tasks, in a worker started by this process.
 
-The worker is the embedded server's: it verifies every byte before it loads, and no traffic of people meets it. Without
-the harness there are the offline tasks; each task's figures are kept before the next one begins. All of it has one
-deadline: an example of a task may take long, a model that never ends must not.
+The worker is the embedded server's. It verifies every byte before it loads the model, and gets no other requests.
+Without the harness only the offline tasks are available. Each task's metrics are stored before the next task begins.
+One deadline covers everything: a single example may take long, but the whole must end.
 """
 
 import contextlib
@@ -23,29 +23,29 @@ from slipway.trainer.base import parsing, regular_file, scratch
 from slipway.trainer.base.units import HOUR
 
 TOKENS = 12
-"""Of an answer to an offline task, at most."""
+"""The most tokens of an answer to an offline task."""
 RIGHT = "exact_match"
 
 
 SAY_SECONDS = 10.0
-"""Between two lines about how far a task is."""
+"""Seconds between two progress messages."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What a version is asked."""
+    """The questions for a version."""
 
     tasks: tuple[str, ...]
     examples: int
-    """Of each task, at most."""
+    """The most examples of each task."""
     include: str = ""
     """A folder of the harness's tasks; empty for none."""
     hours: float = 6.0
-    """What all of it may take."""
+    """The time limit for all tasks, in hours."""
 
 
 def check(tasks: Sequence[str]) -> list[str]:
-    """The tasks that only the harness has. Raises ValueError for such where it is not installed."""
+    """The tasks that only the harness has. Raises ValueError for such tasks if the harness is not installed."""
     foreign = [task for task in tasks if task not in offline.TASKS]
     if foreign and not harness.version():
         known = ", ".join(offline.TASKS)
@@ -59,41 +59,48 @@ def check(tasks: Sequence[str]) -> list[str]:
 def evaluate(
     durable: Path, model: str, version: ServedVersion, questions: Questions, say: Callable[[str], None]
 ) -> Iterator[TaskFigures]:
-    """The figures of each task, offline ones first; `say` is called with how far it is.
+    """The metrics of each task, offline ones first; `say` is called with the progress.
 
-    Raises ValueError for a task that is not known, a model that must not be served, a harness that fails, and a
-    deadline that has passed.
+    Raises ValueError for an unknown task, a model that must not be served, a failure of the harness, and a deadline
+    that has passed.
     """
-    foreign, deadline = check(questions.tasks), time.monotonic() + questions.hours * HOUR
+    foreign = check(questions.tasks)
+    deadline = time.monotonic() + questions.hours * HOUR
     with worker(durable, model, version) as url:
         for task in (name for name in questions.tasks if name in offline.TASKS):
             rows = _offline(url, version.named(model), task, questions, deadline, say)
             by = f"slipway, {offline.SHOTS} shots, seed 0"
             yield answers.keep(durable, version.checkpoint, task, by, rows, questions.examples)
         if foreign:
-            yield from _foreign(url, durable, model, version, foreign, questions, deadline, say)
+            folder = durable / version.folder
+            length = parsing.value(regular_file.read(folder / "config.json"))["max_position_embeddings"]
+            server = harness.AskedServer(url, version.named(model), folder, length)
+            by = f"lm-evaluation-harness {harness.version()}"
+            for task, rows in _foreign(server, foreign, questions, deadline, say).items():
+                yield answers.keep(durable, version.checkpoint, task, by, rows, questions.examples)
 
 
 def _foreign(
-    url: str, durable: Path, model: str, version: ServedVersion, tasks: Sequence[str], questions: Questions,
-    deadline: float, say: Callable[[str], None],
-) -> Iterator[TaskFigures]:  # fmt: skip
-    """The figures of the harness's tasks. Raises ValueError."""
-    folder, by = durable / version.folder, f"lm-evaluation-harness {harness.version()}"
-    length = parsing.value(regular_file.read(folder / "config.json"))["max_position_embeddings"]
+    server: harness.AskedServer,
+    tasks: Sequence[str],
+    questions: Questions,
+    deadline: float,
+    say: Callable[[str], None],
+) -> dict[str, list[AnsweredExample]]:
+    """The answered examples of the harness's tasks, by task. Raises ValueError."""
     with scratch.folder("slipway-harness") as into:
-        server = harness.AskedServer(url, version.named(model), folder, length)
-        samples = harness.run(server, tasks, questions.include, questions.examples, into, deadline, say)
-    if missing := sorted(set(tasks) - samples.keys()):
+        request = harness.HarnessRequest(tasks, questions.include, questions.examples, deadline)
+        samples = harness.run(server, request, into, say)
+    missing = sorted(set(tasks) - samples.keys())
+    if missing:
         problem = f"found samples of {', '.join(sorted(samples)) or 'nothing'}: name tasks, not groups of them"
         raise ValueError(f"task {missing[0]}: lm-evaluation-harness left no samples of it; {problem}")
-    for task, rows in samples.items():
-        yield answers.keep(durable, version.checkpoint, task, by, rows, questions.examples)
+    return samples
 
 
 @contextlib.contextmanager
 def worker(durable: Path, model: str, version: ServedVersion) -> Iterator[str]:
-    """The URL of a worker that has loaded the verified version; it ends at the end. Raises ValueError."""
+    """Start a worker with the verified version and yield its URL; it stops at the end. Raises ValueError."""
     name = version.named(model)
     order = {
         "folder": str(durable / version.folder),
@@ -125,8 +132,9 @@ def worker(durable: Path, model: str, version: ServedVersion) -> Iterator[str]:
 def _offline(
     url: str, name: str, task: str, questions: Questions, deadline: float, say: Callable[[str], None]
 ) -> list[AnsweredExample]:
-    """Raises ValueError once the deadline has passed."""
-    rows, reported_at = [], 0.0
+    """The answered examples of an offline task. Raises ValueError once the deadline has passed."""
+    rows = []
+    reported_at = 0.0
     for number, prompt in enumerate(offline.prompts(task, questions.examples)):
         if time.monotonic() > deadline:
             done = f"{number} of {questions.examples} examples after {questions.hours:g} h"

@@ -1,10 +1,11 @@
-"""The harness: EleutherAI's lm-evaluation-harness, where it is installed, asks a server of OpenAI's completions.
+"""The harness: runs EleutherAI's lm-evaluation-harness, if installed, against a server of OpenAI's completions.
 
-It runs in a process of its own and leaves a file of samples for each task, which become our rows. Its tasks are its
-own, or YAML files in a folder of one's own (its --include_path), which need no download.
+It runs in a process of its own and writes a file of samples for each task, which become answered examples. Its tasks
+are built in, or YAML files in a user's folder (its --include_path), which need no download.
 (https://github.com/EleutherAI/lm-evaluation-harness/blob/main/docs/interface.md)
 """
 
+import contextlib
 import importlib.metadata
 import importlib.util
 import json
@@ -24,46 +25,63 @@ from slipway.trainer.base import parsing, processes
 
 PACKAGE = "lm_eval"
 AT_ONCE = 4
-"""Questions under way."""
+"""The number of simultaneous questions."""
 SAY_SECONDS = 15.0
-"""Between two words that it is still at work."""
+"""Seconds between two progress messages."""
 LINES = 12
-"""Last lines of its output that a message of its failure shows."""
+"""The number of last lines of output in an error message."""
 _SAMPLES = re.compile(r"samples_(.+)_\d{4}-\d{2}-\d{2}T[^/]*\.jsonl")
 
 
 def version() -> str:
-    """Its version; "" where it is not installed."""
-    return importlib.metadata.version("lm-eval") if importlib.util.find_spec(PACKAGE) else ""
+    """The harness's version; empty if it is not installed."""
+    if not importlib.util.find_spec(PACKAGE):
+        return ""
+    return importlib.metadata.version("lm-eval")
 
 
 @dataclass(frozen=True)
 class AskedServer:
-    """Whom the harness asks."""
+    """The server that the harness asks."""
 
     url: str
     model: str
     tokenizer: Path
-    """The folder that has it."""
+    """The folder with the tokenizer."""
     length: int
-    """Tokens that the model reads."""
+    """The longest input of the model, in tokens."""
+
+
+@dataclass(frozen=True)
+class HarnessRequest:
+    """The tasks for the harness, with their limits."""
+
+    tasks: Sequence[str]
+    include: str
+    """A folder with the user's own tasks; empty for none."""
+    examples: int
+    """The most examples of each task."""
+    deadline: float
+    """By the monotonic clock."""
 
 
 def run(
-    server: AskedServer, tasks: Sequence[str], include: str, most: int, into: Path, deadline: float,
-    say: Callable[[str], None],
-) -> dict[str, list[AnsweredExample]]:  # fmt: skip
-    """The rows of each task, from at most so many examples of it; the harness writes below the folder `into`.
+    server: AskedServer, request: HarnessRequest, into: Path, say: Callable[[str], None]
+) -> dict[str, list[AnsweredExample]]:
+    """Run the harness, which writes below the folder `into`; returns the answered examples of each task.
 
-    `deadline` is a moment of the monotonic clock. Raises ValueError with its last lines where it fails, and where it
-    has not ended by then: it is killed with all below it.
+    Raises ValueError, with the last lines of its output, if it fails, and if it has not ended by the deadline, when its
+    process tree is killed.
     """
+    tasks = request.tasks
     command = [sys.executable, "-m", PACKAGE, "run", "--model", "local-completions", "--tasks", ",".join(tasks)]
-    command += ["--model_args", _model_args(server), "--log_samples", "--limit", str(most), "--output_path", str(into)]
-    command += ["--include_path", include] if include else []
+    command += ["--model_args", _model_args(server), "--log_samples", "--limit", str(request.examples)]
+    command += ["--output_path", str(into)]
+    if request.include:
+        command += ["--include_path", request.include]
     with tempfile.TemporaryFile("w+", errors="replace") as written:
         at_work = f"lm-evaluation-harness: {', '.join(tasks)}"
-        code = _ended(command, written.fileno(), deadline, lambda seconds: say(f"{at_work}, {seconds:.0f} s"))
+        code = _ended(command, written.fileno(), request.deadline, lambda seconds: say(f"{at_work}, {seconds:.0f} s"))
         written.seek(0)
         lines = "\n".join(written.read().strip().splitlines()[-LINES:])
     if code is None:
@@ -74,7 +92,7 @@ def run(
 
 
 def _model_args(server: AskedServer) -> str:
-    """The server as the harness's argument."""
+    """The server in the form of the harness's argument."""
     arguments = {
         "model": server.model,
         "base_url": f"{server.url}/v1/completions",
@@ -87,20 +105,18 @@ def _model_args(server: AskedServer) -> str:
 
 
 def _ended(command: Sequence[str], output: int, deadline: float, still: Callable[[float], None]) -> int | None:
-    """The exit code of a command; None for one that had to be killed.
+    """The exit code of a command; None if it had to be killed.
 
-    `still` is given the seconds so far, again and again: a job whose lines do not change counts as silent.
+    `still` is called repeatedly with the seconds so far, because a job without new lines counts as hung.
     """
     begun = time.monotonic()
     environ = {**os.environ, "TQDM_DISABLE": "1"}
     with subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=output) as process:
         try:
-            while (remaining := deadline - time.monotonic()) > 0:
+            while time.monotonic() < deadline:
                 still(time.monotonic() - begun)
-                try:
-                    return process.wait(min(SAY_SECONDS, remaining))
-                except subprocess.TimeoutExpired:
-                    continue
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return process.wait(max(0.0, min(SAY_SECONDS, deadline - time.monotonic())))
             return None
         finally:
             if process.poll() is None:
@@ -108,7 +124,7 @@ def _ended(command: Sequence[str], output: int, deadline: float, still: Callable
 
 
 def samples(folder: Path) -> dict[str, list[AnsweredExample]]:
-    """The rows of each task of which the harness left samples below a folder."""
+    """The answered examples of each task, from the harness's files of samples below a folder."""
     samples = dict[str, list[AnsweredExample]]()
     for path in sorted(folder.rglob("samples_*.jsonl")):
         named = _SAMPLES.fullmatch(path.name)
@@ -119,7 +135,8 @@ def samples(folder: Path) -> dict[str, list[AnsweredExample]]:
 
 
 def _rows(line: Mapping[str, Any]) -> list[AnsweredExample]:
-    """One for each metric; a metric that is no number of one example (such as a perplexity's sums) has none."""
+    """One answered example for each metric. Metrics that are not numbers per example (such as perplexity's sums) are
+    left out."""
     first = next(iter(line["arguments"].values())) if isinstance(line["arguments"], dict) else line["arguments"][0]
     prompt = first["arg_0"] if isinstance(first, dict) else first[0]
     answer = line["filtered_resps"]

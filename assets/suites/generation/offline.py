@@ -1,7 +1,7 @@
-"""Offline tasks: prompts whose one right continuation is known, made of numbers and letters alone.
+"""Offline tasks: prompts of numbers and letters with one right continuation.
 
-They need no download and no harness. Each prompt shows three examples, then asks; the answer is the first line that the
-model writes, likeliest token by likeliest token. A model that has learned nothing gets next to none right.
+They need no download and no harness. Each prompt shows three examples and then asks. The answer is the first line that
+the model generates greedily. An untrained model gets almost none right.
 """
 
 import random
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 SHOTS = 3
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORD = 4
-"""Letters of a word."""
+"""The number of letters in a word."""
 LIMIT = 20
-"""Numbers that are added are below this."""
+"""Summands are below this."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Prompt:
 
 
 def prompts(task: str, examples: int, seed: int = 0) -> list[Prompt]:
-    """So many prompts of a task of `TASKS`; equal seeds give equal ones."""
+    """Prompts of a task of `TASKS`; equal seeds give equal prompts."""
     draw = random.Random(f"{task} {seed}")
     return [_prompt(task, [TASKS[task](draw) for _ in range(SHOTS + 1)]) for _ in range(examples)]
 
 
 def is_right(prompt: Prompt, answer: str) -> bool:
-    """Whether the first line of an answer is the right one."""
+    """Whether the first line of an answer is right."""
     return answer.strip(" ").partition("\n")[0].strip() == prompt.expected
 
 
@@ -53,7 +53,8 @@ def _counting(draw: random.Random) -> tuple[str, str]:
 
 
 def _adding(draw: random.Random) -> tuple[str, str]:
-    first, second = draw.randrange(LIMIT), draw.randrange(LIMIT)
+    first = draw.randrange(LIMIT)
+    second = draw.randrange(LIMIT)
     return f"{first} + {second} = ", str(first + second)
 
 

@@ -1,4 +1,4 @@
-"""The report of a sweep: what its trials cost, what they found, and how sure that is.
+"""The report of a sweep: the cost of its trials, their results, and the certainty of these.
 
     results     the whole report as plain values     spent       rank-hours, by trial
     rungs       what each rung cost and saved        compared    the best trial, the next one, the recipe as written

@@ -1,7 +1,7 @@
-"""The best trial beside the next one, and beside trial 0, which is the recipe as it is written.
+"""Compares the best trial with the next one, and with trial 0, which is the recipe as it is written.
 
-Two trials are compared at the last step that both have reported, since values at different steps say nothing about one
-another. A difference that is no larger than the noise says nothing either.
+Two trials are compared at the last step that both have reported, because values at different steps are not comparable.
+A difference within the noise is not significant.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from slipway.assets.sweeps.state import SweepState, Trial
 
 @dataclass(frozen=True)
 class TrialComparison:
-    """The best trial beside another one, both at the same step. Lower values are better."""
+    """The best trial and another one at the same step. Lower values are better."""
 
     best: int
     other: int
@@ -21,18 +21,18 @@ class TrialComparison:
     best_value: float
     other_value: float
     difference: float
-    """How much lower the best trial's value is; below 0 where the other's is the lower one."""
+    """The other trial's value less the best trial's; below 0 if the other's is lower."""
     noise: float | None
-    """A difference that says nothing (`ties.SIGMAS`). None where the trials have too few reports."""
+    """The largest difference that is not significant (`ties.SIGMAS`). None if the trials have too few reports."""
 
     @property
     def certain(self) -> bool:
-        """Whether the difference is above the noise, which is unknown at times: then any difference counts."""
+        """Whether the difference is above the noise. If the noise is unknown, any difference counts."""
         return self.difference > (self.noise or 0.0)
 
 
 def compared(best: Trial, other: Trial, known_noise: float | None) -> TrialComparison | None:
-    """Two trials at the last step that both have reported with finite values; None where there is no such step.
+    """Compare two trials at the last step that both have reported with finite values; None if there is none.
 
     The noise is `known_noise`, or estimated from their reports (`slipway.assets.sweeps.schedulers.ties`).
     """
@@ -40,14 +40,15 @@ def compared(best: Trial, other: Trial, known_noise: float | None) -> TrialCompa
     if not common:
         return None
     step = max(common)
-    best_value, other_value = best.reports[step], other.reports[step]
+    best_value = best.reports[step]
+    other_value = other.reports[step]
     assert best_value is not None and other_value is not None
     noise = band(best.reports, other.reports, step, known_noise)
     return TrialComparison(best.number, other.number, step, best_value, other_value, other_value - best_value, noise)
 
 
 def next_best(sweep: SweepState) -> Trial | None:
-    """The trial that would be the best if the best one were not there; None without two that have a value."""
+    """The best trial apart from the best one; None if fewer than two trials have a value."""
     best = sweep.best
     others = [trial for trial in sweep.trials.values() if trial.value is not None and trial is not best]
     if best is None or not others:
@@ -56,6 +57,6 @@ def next_best(sweep: SweepState) -> Trial | None:
 
 
 def merit(sweep: SweepState, trial: Trial) -> tuple[bool, int, float, int]:
-    """A sort key: the best trial first, most steps before lower values, and trials without a finite value last."""
+    """A sort key for the best trial first: more steps before lower values, trials without a finite value last."""
     value = trial.value
     return value is None, -sweep.reached(trial), 0.0 if value is None else value, trial.number

@@ -1,4 +1,4 @@
-"""Which parameters decide whether a trial is good, and how sure that is."""
+"""The importance of each parameter for a trial's success, with its uncertainty."""
 
 import random
 from collections.abc import Sequence
@@ -17,32 +17,33 @@ if TYPE_CHECKING:
 ENOUGH = 4
 """The fewest finished trials for which the importance of parameters is computed."""
 TOP = 0.25
-"""The share of trials that count as good ones."""
+"""The share of trials that count as good."""
 RESAMPLES = 20
-"""How often the trials are drawn anew for the intervals; each takes a tenth of a CPU-second at 1,000 trials."""
+"""The number of resamples for the intervals; each takes a tenth of a CPU-second at 1,000 trials."""
 INTERVAL = (0.05, 0.95)
-"""The quantiles of the resampled shares that the interval ends at: nine in ten lie between."""
+"""The quantiles of the resampled shares at the ends of the interval, which contains nine in ten shares."""
 
 
 @dataclass(frozen=True)
 class ParameterImportance:
-    """How much of the difference between good trials and all trials one parameter accounts for."""
+    """The share of the difference between good trials and all trials that one parameter explains."""
 
     parameter: str
     share: float
     """0 to 1; the shares of all parameters sum to 1."""
     low: float
     high: float
-    """Nine in ten shares lie between these when the trials are drawn anew, with replacement (the bootstrap)."""
+    """The upper end of the interval of nine in ten shares, if the trials are resampled (the bootstrap)."""
 
 
 def importance(sweep: SweepState) -> tuple[ParameterImportance, ...] | None:
-    """How much each parameter decides whether a trial is among the best quarter, the most important first.
+    """The importance of each parameter for being among the best quarter of trials, the most important first.
 
-    None for fewer than `ENOUGH` finished trials. Optuna's PED-ANOVA (Watanabe et al., IJCAI 2023; for parameters that
-    not every trial has, arXiv:2601.20800) over completed and stopped trials. It needs only to know which trials are
-    good, so it works on ranks (most steps first), while values at different steps could not be compared; fANOVA would
-    fit the values. The interval is wide where there are few trials: a share whose interval reaches down to 0 is a hint.
+    None for fewer than `ENOUGH` finished trials. It uses Optuna's PED-ANOVA (Watanabe et al., IJCAI 2023; for
+    parameters that not every trial has, arXiv:2601.20800) over completed and stopped trials. PED-ANOVA only needs to
+    know which trials are good, so it works on ranks (more steps first), although values at different steps are not
+    comparable; fANOVA would fit the values. With few trials the interval is wide, and a share whose interval reaches 0
+    is only a hint.
     """
     ranked = _ranked(sweep)
     if len(ranked) < ENOUGH:
@@ -66,23 +67,25 @@ def importance(sweep: SweepState) -> tuple[ParameterImportance, ...] | None:
 
 
 def _ranked(sweep: SweepState) -> "list[optuna.trial.FrozenTrial]":
-    """The finished trials as Optuna has them, the best first, with their rank as their value.
+    """The finished trials in Optuna's form, the best first, with their ranks as values.
 
-    The recipe as it is written may have values that the space does not; it is left out then.
+    The recipe as it is written is left out if its values are outside the space.
     """
     import optuna
 
-    plan, trials = sweep.plan, list[optuna.trial.FrozenTrial]()
+    plan = sweep.plan
+    trials = list[optuna.trial.FrozenTrial]()
     coding = Coding(SearchSpace.of(plan.space, plan.constraints, plan.fixed))
     for trial in sorted(sweep.finished, key=lambda trial: merit(sweep, trial)):
-        if (coded := coding.coded(trial.parameters)) is not None:
+        coded = coding.coded(trial.parameters)
+        if coded is not None:
             domains = {name: coding.distributions[name] for name in coded}
             trials.append(optuna.trial.create_trial(params=coded, distributions=domains, value=float(len(trials))))
     return trials
 
 
 def _shares(trials: "Sequence[optuna.trial.FrozenTrial]") -> dict[str, float]:
-    """The share of each parameter; of equal shares where nothing tells good trials from others."""
+    """The share of each parameter; equal shares if nothing distinguishes good trials from others."""
     import optuna
 
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))

@@ -1,7 +1,7 @@
-"""The report of a sweep as one HTML page: nothing from elsewhere.
+"""The report of a sweep as one self-contained HTML page.
 
-Pictures are SVG inside the page, with their text as text. A line of one of the best trials leads to its row. The curves
-of the best trials are drawn by the page's script; without it, a table says the same.
+Pictures are inline SVG with their labels as text. The line of one of the best trials links to its row. The page's
+script draws the curves of the best trials; without scripts, a table has the same numbers.
 """
 
 import re
@@ -30,29 +30,29 @@ from slipway.resources.pages import curves
 from slipway.trainer.base.quantities import counted
 
 HEAD = 1000
-"""The first characters of a page, in which its mark is."""
+"""The number of first characters of a page that contain its mark."""
 BEST = 7
-"""So many of the best trials are drawn, and the recipe as it is written."""
+"""The number of best trials to draw, besides the recipe as it is written."""
 READING = (
-    "The best trials, and the recipe as it is written. Point at a curve to read its figures; click a name to hide it; "
-    "drag to look closer; double-click to see all."
+    "The best trials, and the recipe as it is written. Point at a curve to read its values; click a name to hide it; "
+    "drag to zoom in; double-click to see all."
 )
 
 
 def html(report: SweepReport) -> str:
-    """The report as the text of one HTML page, in the frame of all pages."""
+    """The report as the text of one HTML page, in the common layout."""
     title = f"{report.outcome}, {_ended(report)} of {counted(report.planned, 'trial')} ended: sweep {report.sweep}"
     live = report.outcome == "open"
     return html_layout.page(title, _body(report), head=marked(report), live=live, scripts=curves.scripts())
 
 
 def marked(report: SweepReport) -> str:
-    """What a page says of the log that it follows from."""
+    """The page's mark: the number of events of the log that it is made from."""
     return f'<meta name="slipway-events" content="{report.events}">'
 
 
 def curve_data(report: SweepReport) -> dict[str, Any]:
-    """What the script draws; JSON. Without a figure where no trial has reported yet."""
+    """The JSON data for the page's script. It has no figure before the first report."""
     rows = {row.trial: row for row in report.rows}
     numbers = dict.fromkeys([*report.order[:BEST], *([WRITTEN] if WRITTEN in rows else [])])
     points = {number: dict(zip(*points_of(rows[number]), strict=True)) for number in numbers}
@@ -67,7 +67,7 @@ def curve_data(report: SweepReport) -> dict[str, Any]:
 
 
 def curve_parts(drawn: dict[str, Any]) -> Iterator[str]:
-    """What the page has of them: the place, the data, and the same as a table."""
+    """The parts of the page for the curves: the place, the data, and a table of the same numbers."""
     yield from curves.containers(drawn, READING)
     yield curves.data_script(drawn)
     yield curves.table(drawn)
@@ -106,7 +106,8 @@ def _body(report: SweepReport) -> Iterator[str]:
 def _tiles(report: SweepReport) -> Iterator[tuple[str, str]]:
     yield "trials ended", f"{_ended(report)} of {report.planned}"
     yield "best validation loss", format_value(report.best_value)
-    won, lower = report.won, report.won is None or report.won.difference >= 0
+    won = report.won
+    lower = report.won is None or report.won.difference >= 0
     what = f"{'below' if lower else 'above'} that of the recipe as it is written"
     yield what, f"{abs(won.difference):.4f}" if won else "not known"
     yield "of the steps saved by stopping trials early", f"{report.compute_saved:.0%}"
@@ -116,7 +117,7 @@ def _tiles(report: SweepReport) -> Iterator[tuple[str, str]]:
 
 
 def _ended(report: SweepReport) -> int:
-    """Trials that do not go on."""
+    """The number of trials that have ended."""
     return sum(not row.outcome.startswith(("pending", "running", "paused")) for row in report.rows)
 
 
@@ -127,7 +128,7 @@ def _attributes(report: SweepReport, number: int) -> str:
 
 
 def _without_size(svg: str) -> str:
-    """An SVG that is as wide as the page lets it be, drawn no finer than to a hundredth; its texts stay as they are."""
+    """An SVG without a fixed size, with coordinates rounded to a hundredth and unchanged texts."""
     head, rest = svg.split(">", 1)
     head = re.sub(r' (width|height)="[^"]*"', "", head)
     rest = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), rest)

@@ -1,7 +1,7 @@
 """The pictures of a sweep: curves, parallel coordinates, importance, rungs.
 
-Their cost is bounded. All trials are drawn as a few paths with gaps, whatever their number; only the best `SINGLED_OUT`
-have a line of their own, which leads to the trial's row on the page.
+Their cost is bounded: all trials together are a few paths with gaps, and only the best `SINGLED_OUT` trials have a line
+of their own, which links to the trial's row on the page.
 """
 
 import math
@@ -18,19 +18,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SINGLED_OUT = 40
-"""So many of the best trials are drawn one by one."""
+"""The number of best trials with a line of their own."""
 MOST_POINTS = 24
-"""Of one trial's curve: of a longer one, every so manieth report and the last are drawn."""
+"""The most points of one trial's curve; longer curves are thinned, but keep the last report."""
 MOST_LINES = 150
-"""Of parallel coordinates: of more trials, the best `SINGLED_OUT` and every so manieth of the others are drawn."""
+"""The most lines of parallel coordinates: the best `SINGLED_OUT` trials, and a regular sample of the others."""
 CLASSES = 5
-"""The trials are coloured by this many classes of rank."""
-CROWD, BEST, RECIPE = "#b0bec5", "#c62828", "#212121"
+"""The number of rank classes, each with a colour."""
+CROWD = "#b0bec5"
+BEST = "#c62828"
+RECIPE = "#212121"
 LINE = tuple[Sequence[float], Sequence[float]]
 
 
 def pictures(report: SweepReport) -> dict[str, "Figure"]:
-    """The pictures that there is something to draw for, by their title."""
+    """The pictures with data, by title."""
     drawn = {"Curves": curves(report), "Parallel coordinates": parallel(report)}
     drawn |= {"Importance": importance(report), "Rungs": rungs(report)}
     return {title: figure for title, figure in drawn.items() if figure is not None}
@@ -38,7 +40,8 @@ def pictures(report: SweepReport) -> dict[str, "Figure"]:
 
 def curves(report: SweepReport) -> "Figure | None":
     """The validation loss of every trial by step; None before the first report."""
-    lines = {row.trial: line for row in report.rows if (line := points_of(row))[0]}
+    lines = {row.trial: points_of(row) for row in report.rows}
+    lines = {trial: line for trial, line in lines.items() if line[0]}
     if not lines:
         return None
     figure = new_figure((8.0, 3.8))
@@ -48,15 +51,16 @@ def curves(report: SweepReport) -> "Figure | None":
     _crowd(axes, lines.values(), CROWD)
     _one_by_one(axes, report, lines)
     axes.set(xlabel="step", ylabel="validation loss", xscale="log", ylim=_limits(lines.values()))
-    if ends := sorted({cost.end for cost in report.rungs}):
-        axes.set_xticks(ends, [f"{end:,}" for end in ends])  # rungs are where trials are compared
+    ends = sorted({cost.end for cost in report.rungs})
+    if ends:
+        axes.set_xticks(ends, [f"{end:,}" for end in ends])  # trials are compared at rungs
         axes.set_xticks([], minor=True)
     axes.legend(fontsize=7, loc="upper right")
     return figure
 
 
 def parallel(report: SweepReport) -> "Figure | None":
-    """A line for each finished trial through its parameters, the best class on top; None for fewer than two trials."""
+    """A line through the parameters of each finished trial, the best class on top; None for fewer than two trials."""
     names = [name for name in report.space if any(name in row.parameters for row in report.rows)]
     ranked = [row for row in _ranked(report) if row.value is not None]
     if not names or len(ranked) < 2:
@@ -66,7 +70,8 @@ def parallel(report: SweepReport) -> "Figure | None":
     scales = {name: _Scale(report.space[name], [row.parameters.get(name) for row in ranked]) for name in names}
     lines = {row.trial: _heights(row, scales, 1 - rank / (len(ranked) - 1)) for rank, row in enumerate(ranked)}
     colours = _colours()
-    size, drawn = math.ceil(len(ranked) / CLASSES), _drawn(ranked)
+    size = math.ceil(len(ranked) / CLASSES)
+    drawn = _drawn(ranked)
     for which in reversed(range(CLASSES)):
         members = [lines[row.trial] for row in ranked[which * size : (which + 1) * size] if row.trial in drawn]
         _crowd(axes, members, colours[which], alpha=0.9 if which == 0 else 0.5)
@@ -112,7 +117,7 @@ def importance(report: SweepReport) -> "Figure | None":
 
 
 def rungs(report: SweepReport) -> "Figure | None":
-    """The steps that each rung cost, and those that the trials stopped there saved; None without rungs."""
+    """The steps that each rung cost, and the steps that stopping trials there saved; None without rungs."""
     if len(report.rungs) < 2:
         return None
     figure = new_figure((8.0, 2.8))
@@ -130,9 +135,9 @@ _BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
 
 
 class _Scale:
-    """Where the values of one parameter stand on its axis: 0 to 1 in the space, -0.1 where a trial does not have it.
+    """The axis of one parameter: its values are at 0 to 1, and a trial without the parameter is at -0.1.
 
-    The recipe as it is written may lie outside; on a logarithmic axis, 0 stands at the lower end.
+    The recipe's own value may be outside the space. On a logarithmic axis, 0 is at the lower end.
     """
 
     def __init__(self, domain: Mapping[str, Any], values: Sequence[Any]) -> None:
@@ -146,7 +151,8 @@ class _Scale:
             known = [value for value in values if isinstance(value, int | float)]
             drawable = [value for value in known if value > 0 or not self._log]
             self._nothing = len(drawable) < len(known)
-            self._low, self._high = min([domain[kind][0], *drawable]), max([domain[kind][1], *drawable])
+            self._low = min([domain[kind][0], *drawable])
+            self._high = max([domain[kind][1], *drawable])
 
     def height(self, value: Any) -> float:
         if value is None:
@@ -169,7 +175,7 @@ class _Scale:
 
 
 def _label(choice: Any) -> str:
-    """A choice in a few letters; of a section, its values."""
+    """A short label for a choice; for a section, its values."""
     parts = choice.values() if isinstance(choice, Mapping) else [choice]
     return ", ".join(map(str, parts))[:14]
 
@@ -180,8 +186,9 @@ def _heights(row: TrialRow, scales: Mapping[str, _Scale], rank: float) -> LINE:
 
 
 def _drawn(ranked: Sequence[TrialRow]) -> set[int]:
-    """The trials that parallel coordinates show, by number: of many, the best and a sample of the others."""
-    best, others = ranked[:SINGLED_OUT], ranked[SINGLED_OUT:]
+    """The numbers of the trials in the parallel coordinates: if there are many, the best and a sample of the others."""
+    best = ranked[:SINGLED_OUT]
+    others = ranked[SINGLED_OUT:]
     every = max(1, math.ceil(len(others) / (MOST_LINES - SINGLED_OUT)))
     return {row.trial for row in (*best, *others[::every])}
 
@@ -192,7 +199,7 @@ def _ranked(report: SweepReport) -> list[TrialRow]:
 
 
 def points_of(row: TrialRow) -> LINE:
-    """The finite reports of a trial, thinned: their steps, and their values."""
+    """The steps and values of a trial's finite reports, thinned."""
     points = [(step, value) for step, value in row.curve if value is not None]
     every = max(1, math.ceil(len(points) / MOST_POINTS))
     thinned = [point for index, point in enumerate(points) if index % every == 0 or index == len(points) - 1]
@@ -200,7 +207,7 @@ def points_of(row: TrialRow) -> LINE:
 
 
 def _crowd(axes: "Axes", lines: Iterable[LINE], colour: str, alpha: float = 0.7) -> None:
-    """Many lines as one path with gaps: the size of a picture follows its points, not its trials."""
+    """Draw many lines as one path with gaps, so that the size of a picture depends on its points, not its trials."""
     x: list[float] = []
     y: list[float] = []
     for xs, ys in lines:
@@ -210,7 +217,7 @@ def _crowd(axes: "Axes", lines: Iterable[LINE], colour: str, alpha: float = 0.7)
 
 
 def _one_by_one(axes: "Axes", report: SweepReport, lines: Mapping[int, LINE]) -> None:
-    """The best trials, each with a line of its own; the recipe and the best one on top, by name."""
+    """Draw the best trials with a line each, and on top the best trial and the recipe, with labels."""
     named = {WRITTEN: (RECIPE, "--", f"trial {WRITTEN}: the recipe as it is written")}
     if report.best_trial is not None:
         same = ", the recipe as it is written" if report.best_trial == WRITTEN else ""
@@ -224,19 +231,19 @@ def _one_by_one(axes: "Axes", report: SweepReport, lines: Mapping[int, LINE]) ->
         (line,) = axes.plot(
             *lines[number], style, color=colour, linewidth=1.8 if label else 0.8, label=label, alpha=0.9
         )
-        if len(lines[number][0]) == 1:  # a line of one point is not seen
+        if len(lines[number][0]) == 1:  # a line with one point would be invisible
             line.set(marker="o", markersize=4)
         line.set_gid(f"line-{number}")
         line.set_url(f"#trial-{number}")
 
 
 def _colours() -> list[str]:
-    """From the best class to the worst."""
+    """The colours of the classes, from the best to the worst."""
     return ["#00695c", "#26a69a", "#80cbc4", "#b0bec5", "#cfd8dc"]
 
 
 def _limits(lines: Iterable[LINE]) -> tuple[float, float]:
-    """Of the losses, without the highest twentieth: a trial that diverged must not flatten the others."""
+    """The range of the losses without the highest twentieth, so that a diverged trial does not flatten the others."""
     values = sorted(value for _, ys in lines for value in ys)
     top = values[min(len(values) - 1, math.ceil(0.95 * len(values)))]
     margin = 0.05 * ((top - values[0]) or 1.0)

@@ -1,4 +1,4 @@
-"""The page of a sweep in its folder: `report.html`, written in one step while the sweep runs and once it has ended."""
+"""The page of a sweep in its folder: `report.html`, replaced atomically while the sweep runs and when it has ended."""
 
 import time
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from slipway.trainer.base import atomic
 
 PAGE = "report.html"
 SHARE = 0.05
-"""At most this share of the time is spent on making the page while the sweep runs."""
+"""The largest share of time for making the page while the sweep runs."""
 LEAST_SECONDS = 10.0
-"""And it is made no more often than this."""
+"""The shortest time between two pages."""
 
 
 def page_of(store: SweepStore) -> Path:
-    """Where the page of a sweep lies, whether or not it is written."""
+    """The path of a sweep's page, whether it exists or not."""
     return store.folder / PAGE
 
 
@@ -29,7 +29,7 @@ def report_of(store: SweepStore, sweep: SweepState) -> SweepReport:
 
 
 def ranks_per_node(store: SweepStore) -> int:
-    """The ranks that a trial has on each node, by the terms of the first trial; 1 before it was proposed."""
+    """A trial's ranks per node, from the first trial's run policy; 1 before it is proposed."""
     try:
         return Trainings(store.folder / TRIALS).store(f"{store.sweep}.0").run_policy().ranks_per_node
     except ValueError:
@@ -44,8 +44,9 @@ def write(store: SweepStore, report: SweepReport) -> Path:
 
 
 def current(store: SweepStore, sweep: SweepState) -> Path:
-    """The page of the sweep in this state, which is written unless it was. Raises OSError, and as `report_of` does."""
-    path, report = page_of(store), report_of(store, sweep)
+    """The page of the sweep in this state; it is written if necessary. Raises OSError, and as `report_of` does."""
+    path = page_of(store)
+    report = report_of(store, sweep)
     try:
         with open(path, encoding="utf-8") as file:
             if marked(report) in file.read(HEAD):
@@ -56,7 +57,7 @@ def current(store: SweepStore, sweep: SweepState) -> Path:
 
 
 class ReportKeeper:
-    """Keeps a sweep's page up to date, at a bounded share of the time."""
+    """Keeps a sweep's page up to date, within a bounded share of the time."""
 
     def __init__(self, store: SweepStore) -> None:
         self._store = store
@@ -64,9 +65,9 @@ class ReportKeeper:
         self._reported_progress: Mapping[int, tuple[str, int]] = {}
 
     def update(self, sweep: SweepState) -> SweepReport | None:
-        """Write the page where a trial has got on since the last time; returns the report of a page that was written.
+        """Write the page if a trial has progressed since the last time; returns the report of a written page.
 
-        Between two pages lies `LEAST_SECONDS`, and as much time as keeps the share of their making below `SHARE`.
+        Two pages are at least `LEAST_SECONDS` apart, and far enough to spend less than `SHARE` of the time on them.
         Raises OSError.
         """
         begun = time.monotonic()
@@ -78,5 +79,6 @@ class ReportKeeper:
         report = report_of(self._store, sweep)
         write(self._store, report)
         ended = time.monotonic()
-        self._reported_progress, self._next = progress, ended + max(LEAST_SECONDS, (ended - begun) / SHARE)
+        self._reported_progress = progress
+        self._next = ended + max(LEAST_SECONDS, (ended - begun) / SHARE)
         return report

@@ -25,11 +25,11 @@ class TrialRow:
     parameters: Mapping[str, Any]
     last_step: int
     value: float | None
-    """The last value that it reported; None for a trial that failed, that diverged, and before the first report."""
+    """The last reported value; None for a trial that failed or diverged, and before the first report."""
     outcome: str
     """The state of the trial, with the reason for a failure."""
     curve: tuple[tuple[int, float | None], ...]
-    """The value at each step reported, ascending; None where it was not finite."""
+    """The value at each reported step, ascending; None for a value that is not finite."""
     rank_hours: float
     attempts: int
     parent: int | None
@@ -53,51 +53,53 @@ class SweepReport:
     outcome: str
     """The outcome of the closed sweep, or "open"."""
     reason: str
-    """Why it was closed so, empty where there is nothing to say."""
+    """The reason of the outcome; may be empty."""
     best_trial: int | None
     best_value: float | None
     best_parameters: Mapping[str, Any]
     """Empty without a best trial."""
     next_best: TrialComparison | None
-    """The best trial beside the one that would be the best without it."""
+    """The best trial compared with the next best."""
     won: TrialComparison | None
-    """The best trial beside the recipe as it is written; None where that is the best one."""
+    """The best trial compared with the recipe as it is written; None if that is the best trial."""
     chosen: str
-    """What it leads to at full scale, and why; empty before it is complete."""
+    """The choice for full scale, with its reason; empty before the sweep is complete."""
     rows: tuple[TrialRow, ...]
     """By trial number."""
     order: tuple[int, ...]
-    """The trials from the best to the worst: most steps before lower values; without a value last."""
+    """The trials from best to worst: more steps before lower values, trials without a value last."""
     importance: tuple[ParameterImportance, ...] | None
     """The most important first. None for too few trials."""
     rungs: tuple[RungCost, ...]
-    """What each rung cost and saved, ascending."""
+    """The cost and savings of each rung, ascending."""
     agreement: tuple[RungAgreement, ...]
-    """How alike each rung and the next one rank the trials that went on."""
+    """The agreement of each rung with the next one."""
     warning: str
-    """That low rungs do not rank like high ones; empty where they do, or where too few trials went on."""
+    """A warning if low rungs rank differently from high ones; otherwise empty."""
     failures: tuple[FailureReason, ...]
-    """By how many trials failed so, the most first."""
+    """The reasons of failures, the most frequent first."""
     planned: int
-    """How many trials the sweep may have."""
+    """The number of trials in the budget."""
     steps: int
     """Steps of a complete trial."""
     space: Mapping[str, Mapping[str, Any]]
     rank_hours: float
-    """Of all trials, failed ones included."""
+    """The rank-hours of all trials, including failed ones."""
     rank_hours_saved: float
-    """What the steps saved would have cost at the mean price of those trained."""
+    """The cost of the saved steps, at the mean cost of the trained steps."""
     compute_saved: float
     """The share of steps, 0 to 1, that early stopping saved."""
     events: int
-    """How many events of the log it follows from."""
+    """The number of events in the log from which the report is made."""
 
 
 def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> SweepReport:
-    """The report of a sweep, closed or not, from its state and the log that this follows from."""
-    best, seconds = sweep.best, rank_seconds(log, ranks_per_node)
+    """The report of an open or closed sweep, from its state and the log."""
+    best = sweep.best
+    seconds = rank_seconds(log, ranks_per_node)
     costs = rungs.rung_costs(sweep, sweep.rungs, seconds)
     hours = sum(seconds.values()) / HOUR
+    choice = choose(sweep)
     return SweepReport(
         sweep=sweep.plan.sweep,
         outcome=sweep.closed.outcome if sweep.closed else "open",
@@ -107,7 +109,7 @@ def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> Swee
         best_parameters=best.parameters if best else {},
         next_best=_beside(sweep, compared.next_best(sweep)),
         won=_beside(sweep, sweep.trials.get(WRITTEN)),
-        chosen=choice.why if (choice := choose(sweep)) else "",
+        chosen=choice.why if choice else "",
         rows=tuple(_row(sweep, trial, seconds.get(trial.number, 0.0) / HOUR) for trial in sweep.trials.values()),
         order=tuple(
             trial.number for trial in sorted(sweep.trials.values(), key=lambda trial: compared.merit(sweep, trial))
@@ -128,10 +130,10 @@ def report(sweep: SweepState, log: Sequence[Event], ranks_per_node: int) -> Swee
 
 
 def rank_seconds(log: Iterable[Event], ranks_per_node: int) -> dict[int, float]:
-    """Seconds that each trial held its ranks, times the ranks: from each start of its job to its pause or its end.
+    """The rank-seconds of each trial: the time from each start of its job to its pause or end, times its ranks.
 
-    Starting counts, because a rank that starts is a GPU that is taken. What has not ended counts up to the last event
-    of the log. A trial that was never started has 0.
+    Start-up counts, because it occupies GPUs. A running job counts up to the last event of the log. A trial that never
+    started has 0.
     """
     spent: dict[int, float] = {}
     running: dict[int, tuple[float, int]] = {}
@@ -142,7 +144,7 @@ def rank_seconds(log: Iterable[Event], ranks_per_node: int) -> dict[int, float]:
             case Asked(trial=trial):
                 spent.setdefault(trial, 0.0)
             case Started(trial=trial, nodes=nodes, at=at):
-                running.setdefault(trial, (at, len(nodes) * ranks_per_node))  # logged again when it was adopted
+                running.setdefault(trial, (at, len(nodes) * ranks_per_node))  # an adoption logs Started again
             case Paused(trial=trial) | Ended(trial=trial) if trial in running:
                 _add_seconds(spent, trial, running.pop(trial), event.at)
             case _:
@@ -161,7 +163,9 @@ def _beside(sweep: SweepState, other: Trial | None) -> TrialComparison | None:
 
 def _hours_saved(costs: Sequence[RungCost]) -> float:
     steps = sum(cost.steps for cost in costs)
-    return sum(cost.steps_saved for cost in costs) * sum(cost.rank_hours for cost in costs) / steps if steps else 0.0
+    if not steps:
+        return 0.0
+    return sum(cost.steps_saved for cost in costs) * sum(cost.rank_hours for cost in costs) / steps
 
 
 def _failures(sweep: SweepState) -> tuple[FailureReason, ...]:
@@ -173,7 +177,9 @@ def _failures(sweep: SweepState) -> tuple[FailureReason, ...]:
 
 
 def _row(sweep: SweepState, trial: Trial, rank_hours: float) -> TrialRow:
-    reason = f": {trial.ended.reason}" if trial.ended and trial.state == "failed" else ""
+    reason = ""
+    if trial.ended and trial.state == "failed":
+        reason = f": {trial.ended.reason}"
     return TrialRow(
         trial=trial.number,
         parameters=trial.parameters,

@@ -1,4 +1,4 @@
-"""What each rung of a sweep cost, and what the trials that stopped there saved."""
+"""The cost of each rung of a sweep, and the savings from trials that stopped there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from slipway.trainer.base.units import HOUR
 
 @dataclass(frozen=True)
 class RungCost:
-    """The part of a sweep between one rung and the next: from `begin` to `end` steps of a trial."""
+    """The part of a sweep between two rungs: steps `begin` to `end` of its trials."""
 
     begin: int
     end: int
@@ -17,20 +17,20 @@ class RungCost:
     trained: int
     """Trials that trained in this part."""
     arrived: int
-    """Trials that came to its end."""
+    """Trials that reached its end."""
     went_on: int
-    """Trials that trained on from there."""
+    """Trials that continued from there."""
     steps: int
     """Steps of all trials in this part."""
     rank_hours: float
-    """The share of each trial's rank-hours that its steps in this part have of all its steps."""
+    """Rank-hours, shared out in proportion to each trial's steps in this part."""
     steps_saved: int
-    """Steps that the trials would have gone on to train, had they not been stopped in this part or at its end; less
-    those of the children that take their places, in population-based training."""
+    """Steps that the trials stopped in this part or at its end did not train, less the steps of the children that
+    replace them in population-based training."""
 
 
 def rung_costs(sweep: SweepState, rungs: Sequence[int], rank_seconds: Mapping[int, float]) -> tuple[RungCost, ...]:
-    """What each rung cost, ascending; the last is the full length. `rungs` are the steps below that."""
+    """The cost of each rung, ascending; the last is the full length. `rungs` are the steps below that."""
     ends = (*rungs, sweep.plan.steps)
     return tuple(_cost(sweep, begin, end, rank_seconds) for begin, end in zip((0, *rungs), ends, strict=True))
 

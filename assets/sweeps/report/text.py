@@ -8,11 +8,11 @@ from slipway.assets.sweeps.report.results import SweepReport, TrialRow
 from slipway.trainer.base.units import HOUR
 
 MAX_ROWS = 30
-"""So many of the best trials are listed where the table has a limit: the event log keeps each report."""
+"""The most rows of a table in the event log, which stores every report."""
 
 
 def markdown(report: SweepReport, most: int | None = None) -> str:
-    """The report as a page; with `most`, only so many of the best trials, and how many there are."""
+    """The report as a page; with `most`, only that many of the best trials and the total number."""
     names = parameter_names(report)
     lines = [f"# Sweep {report.sweep}: {report.outcome}", ""]
     lines += [f"{line}\n" for line in findings(report)]
@@ -38,7 +38,7 @@ def markdown(report: SweepReport, most: int | None = None) -> str:
 
 
 def findings(report: SweepReport) -> Iterator[str]:
-    """What the sweep found, a sentence each."""
+    """The findings of the sweep, one sentence each."""
     if report.reason:
         yield f"Closed because: {report.reason}."
     if report.best_trial is not None and report.best_value is not None:
@@ -64,12 +64,14 @@ def findings(report: SweepReport) -> Iterator[str]:
 
 
 def duration(rank_hours: float) -> str:
-    """Rank-hours, which are GPU-hours where ranks have GPUs; of less than a tenth of one, rank-seconds."""
-    return f"{rank_hours:.3g} rank-hours" if rank_hours >= 0.1 else f"{rank_hours * HOUR:.0f} rank-seconds"
+    """A duration in rank-hours (GPU-hours if ranks have GPUs), or in rank-seconds below a tenth of an hour."""
+    if rank_hours >= 0.1:
+        return f"{rank_hours:.3g} rank-hours"
+    return f"{rank_hours * HOUR:.0f} rank-seconds"
 
 
 def _difference(compared: TrialComparison) -> str:
-    """Such as: trial 3, at step 40: 1.7020 beside 1.8000, 0.0980 lower; the noise is 0.0100."""
+    """A comparison in words: trial 3, at step 40: 1.7020 beside 1.8000, 0.0980 lower; the noise is 0.0100."""
     how = "lower" if compared.difference >= 0 else "higher"
     sentence = (
         f"trial {compared.other}, at step {compared.step}: "
@@ -77,7 +79,7 @@ def _difference(compared: TrialComparison) -> str:
         f"{abs(compared.difference):.4f} {how}"
     )
     if compared.noise is None:
-        return f"{sentence}; how much of that is noise is not known"
+        return f"{sentence}; the noise is not known"
     return f"{sentence}, {'above' if compared.certain else 'within'} the noise of {compared.noise:.4f}"
 
 
@@ -86,7 +88,7 @@ ROW_TAIL = ("last step", "validation loss", "rank-hours", "outcome")
 
 
 def rung_cells(report: SweepReport) -> Iterator[list[str]]:
-    """A row of the table of rungs for each part."""
+    """The rows of the table of rungs."""
     for cost in report.rungs:
         span = f"{cost.begin} to {cost.end}"
         counts = [cost.trained, cost.arrived, cost.went_on, f"{cost.steps:,}", f"{cost.rank_hours:.3g}"]
@@ -106,12 +108,14 @@ def cells(row: TrialRow, names: Sequence[str]) -> list[str]:
 
 
 def format_value(value: object) -> str:
-    """A value as a table has it; "-" for None. Of a section, the fields."""
+    """A value in the form for tables; "-" for None. A section shows its fields."""
     if value is None:
         return "-"
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {format_value(entry)}" for name, entry in value.items())
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
 
 
 def numbers(trials: Sequence[int]) -> str:

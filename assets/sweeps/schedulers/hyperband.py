@@ -1,5 +1,4 @@
-"""Hyperband: brackets of successive halving, each with its first rung one further up, so that none trusts low rungs
-alone.
+"""Hyperband: brackets of successive halving that each start one rung later, so that not all depend on low rungs.
 
 Source: Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR 2018. With S + 1
 rungs (the full length is one), bracket s begins with ceil((S + 1) / (S - s + 1) x eta^(S - s)) of the trials at rung s.
@@ -51,14 +50,14 @@ class HyperbandBrackets:
         return None
 
     def bracket(self, number: int) -> int:
-        """The bracket of a trial: spread by `weights`, a function of the trial's number alone."""
+        """The bracket of a trial, spread by `weights`; it depends only on the trial's number."""
         position = (number * GOLDEN) % 2**32 * sum(self.weights)
         ends = itertools.accumulate(self.weights)
         return next(bracket for bracket, end in enumerate(ends) if position < end * 2**32)
 
     @functools.cached_property
     def weights(self) -> tuple[int, ...]:
-        """How many trials of each bracket there are to one another; whole numbers, rounded up."""
+        """The relative numbers of trials in the brackets, as whole numbers, rounded up."""
         top = len(self.halving.rungs)  # S: the rungs are those below the full length
         eta = self.halving.eta
         return tuple(-(-((top + 1) * eta ** (top - low)) // (top - low + 1)) for low in range(top + 1))

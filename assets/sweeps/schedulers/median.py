@@ -1,4 +1,4 @@
-"""The median rule: a trial stops at a rung when its best value so far is above the median of the others' best ones.
+"""The median rule: a trial stops at a rung if its best value so far is above the median of the others' best values.
 
 Source: Golovin et al., "Google Vizier: A Service for Black-Box Optimization", KDD 2017. The paper takes the means of
 the others' values up to the step; here it is their best ones up to it, of all trials that came to the step before.
@@ -15,7 +15,7 @@ from slipway.assets.sweeps.state import SweepState, Trial
 
 @dataclass(frozen=True)
 class MedianRule:
-    """The first `startup` trials at a rung all go on."""
+    """The median rule; the first `startup` trials at a rung always continue."""
 
     steps: int
     startup: int
@@ -36,9 +36,9 @@ class MedianRule:
 
     def _stops(self, trial: Trial, earlier: list[Trial], rung: int) -> bool:
         losses = _up_to(trial, rung)
-        if not losses:  # it has diverged
+        if not losses:  # the trial has diverged
             return True
-        best = [min(values) for other in earlier if (values := _up_to(other, rung))]
+        best = [min(values) for values in (_up_to(other, rung) for other in earlier) if values]
         return len(best) >= self.startup and min(losses) > statistics.median(best)
 
 

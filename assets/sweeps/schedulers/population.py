@@ -1,4 +1,4 @@
-"""Population-based training: at each interval the worst members are replaced by changed copies of the best.
+"""Population-based training: at each interval, changed copies of the best members replace the worst.
 
 Source: Jaderberg et al., "Population Based Training of Neural Networks", 2017 (arXiv:1711.09846): truncation selection;
 a parameter of a copy is perturbed by a factor, or drawn anew with a probability.
@@ -34,7 +34,7 @@ class PopulationRules:
         return min(step - step % self.every + self.every, self.steps)
 
     def judge(self, sweep: SweepState) -> Decided | None:
-        """Once all members are there: the worst of them stop, the others go on."""
+        """Once all members have arrived, the worst of them stop and the others continue."""
         step = _interval(sweep)
         members = _members_at(sweep, step)
         if step is None or not members or _on_their_way(sweep, step):
@@ -47,7 +47,7 @@ class PopulationRules:
         return None
 
     def go_on(self, sweep: SweepState) -> Resumed | Asked | None:
-        """The children first, because each continues a commit that its parent still stands at; then the others."""
+        """The children come first, because their parents must not continue past the commit before them."""
         step = next((trial.paused_at for trial in sweep.paused if _goes_on(sweep, trial)), None)
         if step is None:
             return None
@@ -65,12 +65,14 @@ class PopulationRules:
         return Resumed(trial=first.number, until=self.until(first.number, step))
 
     def _replaced(self, members: Sequence[Trial]) -> int:
-        """How many of these members are replaced: the share, at least one of two or more."""
-        return max(int(self.quantile * len(members)), 1) if len(members) > 1 else 0
+        """The number of members to replace: the share, and at least one of two or more."""
+        if len(members) > 1:
+            return max(int(self.quantile * len(members)), 1)
+        return 0
 
 
 def _interval(sweep: SweepState) -> int | None:
-    """The step at which members wait for a verdict; the lowest one, where later members have been added."""
+    """The step at which members wait for a verdict; the lowest one if members were added later."""
     at = [
         trial.paused_at
         for trial in sweep.paused
@@ -80,22 +82,22 @@ def _interval(sweep: SweepState) -> int | None:
 
 
 def _members_at(sweep: SweepState, step: int | None) -> list[Trial]:
-    """The members that stand at an interval, the best first: by value, and equal ones by number."""
+    """The members at an interval, sorted by value and then by number."""
     there = [trial for trial in sweep.paused if trial.paused_at == trial.until == step]
-    worst = float("inf")
-    value = {trial.number: worst if (report := trial.reports.get(step or 0)) is None else report for trial in there}
-    return sorted(there, key=lambda trial: (value[trial.number], trial.number))
+    reports = {trial.number: trial.reports.get(step or 0) for trial in there}
+    values = {number: float("inf") if report is None else report for number, report in reports.items()}
+    return sorted(there, key=lambda trial: (values[trial.number], trial.number))
 
 
 def _on_their_way(sweep: SweepState, step: int) -> bool:
-    """Whether a member may still come to an interval."""
+    """Whether a member may still reach an interval."""
     if sweep.drawn < sweep.budget.trials or any(trial.until <= step for trial in sweep.retryable):
         return True
     return any(trial.until <= step and not trial.is_waiting for trial in sweep.not_ended if not trial.told_to_stop)
 
 
 def _goes_on(sweep: SweepState, trial: Trial) -> bool:
-    """Whether a trial that waits has its verdict, which was to go on."""
+    """Whether a waiting trial has the verdict to continue."""
     return (
         trial.is_waiting
         and trial.paused_at is not None

@@ -1,4 +1,4 @@
-"""Asynchronous successive halving by promotion: a trial pauses at a rung with a commit, and the best go on from there.
+"""Asynchronous successive halving by promotion: a trial pauses at a rung with a commit, and the best trials continue.
 
 Source: ASHA, Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020 (arXiv:1810.05934):
 whenever a slot is free, the best trial that is among the best floor(n / eta) of the n that came to a rung goes on, the
@@ -20,7 +20,7 @@ from slipway.assets.sweeps.schedulers.stopping import judged
 from slipway.assets.sweeps.state import RungArrival, SweepState
 
 WORTH = 10
-"""A trial pauses at a rung when the steps to the next one are so many times what a restart costs."""
+"""A trial pauses at a rung if the steps to the next one are at least this many times the cost of a restart."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class PromotionHalving:
     """Halving among all trials."""
 
     rungs: tuple[int, ...]
-    """Below the full length."""
+    """The rungs below the full length."""
     steps: int
     eta: int
     noise: float | None
@@ -58,9 +58,9 @@ class PromotionHalving:
 
 
 def chances(sweep: SweepState, rungs: Sequence[int]) -> Iterator[tuple[bool, int]]:
-    """(whether no trial can come any more, rung) in the order in which to look for a trial that goes on.
+    """(whether no more trials can arrive, rung) in the order in which to look for a trial that continues.
 
-    First all rungs as those to which trials still come; then those that have all of theirs. The highest comes first.
+    All rungs come first as rungs that still expect trials, then the complete rungs. The highest rung comes first.
     """
     for rung in reversed(rungs):
         yield False, rung
@@ -75,7 +75,7 @@ def chances(sweep: SweepState, rungs: Sequence[int]) -> Iterator[tuple[bool, int
 def promoted(
     sweep: SweepState, arrivals: Sequence[RungArrival], rung: int, eta: int, noise: float | None, is_last: bool
 ) -> int | None:
-    """The trial that goes on from a rung now, if any: of the best floor(n / eta), rounded up once all have come."""
+    """The trial that continues from a rung now, if any: one of the best floor(n / eta), rounded up once all arrived."""
     ranked = [arrival for arrival in arrivals if arrival.value is not None and arrival.trial not in sweep.failed_trials]
     ranked.sort(key=lambda arrival: arrival.value or 0.0)
     share = -(-len(arrivals) // eta) if is_last else len(arrivals) // eta
@@ -85,7 +85,8 @@ def promoted(
     if share == 1 < len(ranked) and _waits_at(sweep, ranked[1].trial, rung):
         best, second = ranked[:2]
         assert best.value is not None and second.value is not None
-        second_reports, other = sweep.trials[second.trial].reports, sweep.trials[best.trial].reports
+        second_reports = sweep.trials[second.trial].reports
+        other = sweep.trials[best.trial].reports
         if ties.are_tied(best.value, second.value, (second_reports, other), rung, noise):
             return second.trial
     return None

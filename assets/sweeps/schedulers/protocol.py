@@ -1,4 +1,4 @@
-"""What a scheduler gives: verdicts, and what goes on, as events that the log does not have yet."""
+"""The interface of schedulers: verdicts and trials that continue, as events that are not in the log yet."""
 
 from typing import Protocol
 
@@ -10,11 +10,11 @@ class SweepScheduler(Protocol):
     """Pure functions of the state of a sweep."""
 
     def until(self, number: int, step: int) -> int:
-        """Where trial `number` pauses that begins at `step` or goes on from there; the full length if nowhere."""
+        """The next step at which trial `number` pauses, if it starts or continues at `step`; else the full length."""
 
     def judge(self, sweep: SweepState) -> Decided | None:
-        """The first verdict that is due, whether or not a slot is free."""
+        """The first due verdict, whether a slot is free or not."""
 
     def go_on(self, sweep: SweepState) -> Resumed | Asked | None:
-        """For a free slot: the trial that goes on from its commit, or a child that begins at another's; None if a new
-        trial is better, or there is nothing to go on with."""
+        """The trial that continues in a free slot, or a child that starts from another's commit; None if a new trial
+        is better, or if there is no such trial."""

@@ -1,4 +1,4 @@
-"""The scheduler that a sweep's plan asks for; none at all trains every trial at full length, and compares nothing."""
+"""The scheduler of a sweep's plan. Without one, every trial trains at full length and nothing is compared."""
 
 from dataclasses import dataclass
 
@@ -24,8 +24,10 @@ from slipway.recipes.search_space import SearchSpace
 
 
 def scheduler_of(plan: Opened) -> SweepScheduler:
-    """The scheduler of a plan. Raises RefusedValue for one that this version does not know."""
-    section, steps, rungs = parsed(plan.scheduler), plan.steps, rungs_of(plan)
+    """The scheduler of a plan. Raises RefusedValue for an unknown scheduler."""
+    section = parsed(plan.scheduler)
+    steps = plan.steps
+    rungs = rungs_of(plan)
     match section:
         case NoScheduler():
             return FullLength(steps)

@@ -1,4 +1,4 @@
-"""Asynchronous successive halving by stopping: a trial is judged at each rung as it arrives, and never waits.
+"""Asynchronous successive halving by stopping: a trial is judged on arrival at each rung, and never waits.
 
 Source: ASHA, Li et al., "A System for Massively Parallel Hyperparameter Tuning", MLSys 2020 (arXiv:1810.05934). The
 paper promotes the best floor(n / eta) trials of a rung and lets the others wait there, as `promotion` does. Here each
@@ -16,7 +16,7 @@ from slipway.assets.sweeps.state import RungArrival, SweepState
 
 @dataclass(frozen=True)
 class StoppingHalving:
-    """Of the trials that came to a rung so far, one in `eta` goes on, and the best two while they are tied."""
+    """Of the trials at a rung so far, one in `eta` continues, and the best two as long as they are tied."""
 
     steps: int
     eta: int
@@ -39,9 +39,9 @@ def judged(
     noise: float | None,
     peers: Sequence[RungArrival] | None = None,
 ) -> Decided | None:
-    """The verdict on the first of these arrivals, against those before it at its rung; later ones do not count.
+    """The verdict on the first of these arrivals, in comparison with earlier arrivals at its rung.
 
-    `peers` are the trials of its rung that it is compared with, if not all.
+    `peers` are the trials of its rung to compare with, if not all.
     """
     for arrival in arrivals:
         at_rung = sweep.arrivals[arrival.rung] if peers is None else peers
@@ -54,11 +54,11 @@ def judged(
 
 
 def verdict(earlier: Sequence[float | None], value: float | None, eta: int) -> Verdict:
-    """Whether a trial that arrives at a rung with `value` goes on; lower is better, None (not finite) stops.
+    """Whether a trial that arrives at a rung with `value` continues; lower is better, None (not finite) stops.
 
     `earlier` are the values of the trials that arrived before, in any order, whether or not they were stopped.
-    Of equal values the earlier ranks better, so equal trials are stopped like any others. A value below all earlier
-    ones goes on, so the best trial of a rung is never stopped there.
+    Of equal values the earlier ranks better, so equal trials are stopped like any others. A trial with a value below
+    all earlier ones continues, so the best trial of a rung is never stopped there.
     """
     if value is None:
         return "stop"
@@ -70,10 +70,11 @@ def verdict(earlier: Sequence[float | None], value: float | None, eta: int) -> V
 def _tied_with_the_best(
     sweep: SweepState, earlier: Sequence[RungArrival], arrival: RungArrival, noise: float | None
 ) -> bool:
-    """Whether a trial is the second of its rung, and no further from the first than the noise."""
+    """Whether a trial is the second of its rung, and within the noise of the first."""
     values = [(arrival.value, arrival.trial) for arrival in earlier if arrival.value is not None]
     if arrival.value is None or sum(value <= arrival.value for value, _ in values) != 1:
         return False
     best, leader = min(values)
-    reports, other = sweep.trials[arrival.trial].reports, sweep.trials[leader].reports
+    reports = sweep.trials[arrival.trial].reports
+    other = sweep.trials[leader].reports
     return ties.are_tied(best, arrival.value, (reports, other), arrival.rung, noise)

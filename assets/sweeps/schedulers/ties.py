@@ -1,4 +1,4 @@
-"""Ties: two values of a rung that are closer than their noise say nothing about which trial is better."""
+"""Ties: two values of a rung within their noise do not show which trial is better."""
 
 import math
 import statistics
@@ -9,9 +9,9 @@ Reports = Mapping[int, float | None]
 ENOUGH = 5
 """The fewest reports from which the noise of a trial is estimated."""
 WINDOW = 24
-"""The last reports of a trial that are used: the noise of a curve changes along it."""
+"""The number of last reports of a trial to use, because the noise changes along a curve."""
 SIGMAS = 1.0
-"""Two values are tied when their difference is within so many standard deviations of it.
+"""Two values are tied if their difference is within this many standard deviations.
 
 More keeps more of the best and costs more: on the curves of `benchmarks.sweep` (64 trials), 0 saved 94.4 % of the steps
 and came within .005 of the best in 6 of 10 seeds, 1 saved 93.5 % (9 of 10), 2 saved 92.5 % (9 of 10)."""
@@ -20,19 +20,22 @@ and came within .005 of the best in 6 of 10 seeds, 1 saved 93.5 % (9 of 10), 2 s
 def band(reports: Reports, other: Reports, step: int, known_noise: float | None) -> float | None:
     """The difference within which two trials are tied at `step`: `known_noise`, or estimated from their reports.
 
-    The deviation of a difference is the root of the sum of both variances. None where it is not known: then no two
-    values are tied.
+    The deviation of a difference is the root of the sum of both variances. None if it is unknown: then no two values
+    are tied.
     """
     if known_noise is not None:
         return known_noise
-    one, two = noise(reports, step), noise(other, step)
-    return None if one is None or two is None else SIGMAS * math.hypot(one, two)
+    one = noise(reports, step)
+    two = noise(other, step)
+    if one is None or two is None:
+        return None
+    return SIGMAS * math.hypot(one, two)
 
 
 def are_tied(
     better: float, worse: float, reports: tuple[Reports, Reports], step: int, known_noise: float | None
 ) -> bool:
-    """Whether two values of a rung are no further apart than their noise, given the reports of both trials."""
+    """Whether two values of a rung are within their noise, given the reports of both trials."""
     margin = band(*reports, step, known_noise)
     return margin is not None and worse - better <= margin
 

@@ -44,13 +44,13 @@ FAILED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"champions": ["1", "3"]},
         "it was never the champion, expected one of 1, 3",
     ),
-    "changed bytes": (IS_WHOLE, {"damaged": "x: found 3"}, "its bytes are not what was committed: x: found 3"),
+    "changed bytes": (IS_WHOLE, {"damaged": "x: found 3"}, "its bytes differ from the committed ones: x: found 3"),
     "a suite that it has seen": (
         SUITE_IS_UNSEEN,
         {"broken": "x"},
         "x: raise the suite's edition, or ask other questions",
     ),
-    "damage": (HAS_LINEAGE, {"missing": ["code is not known"], "damaged": "x"}, "not whole: code is not known, x"),
+    "damage": (HAS_LINEAGE, {"missing": ["code is not known"], "damaged": "x"}, "is incomplete: code is not known, x"),
 }
 
 

@@ -65,7 +65,7 @@ def test_values_that_optuna_cannot_hold_are_reported_as_text(tmp_path: Path, log
 def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path, log: list[Event]):
     path = tmp_path / "study.journal"
     path.write_text("mine")
-    with pytest.raises(ValueError, match=r"study\.journal: it is there already; expected the name of a new file"):
+    with pytest.raises(ValueError, match=r"study\.journal exists already, expected the name of a new file"):
         export(fold(log), log, path)
     assert path.read_text() == "mine"
 

@@ -43,7 +43,7 @@ def test_a_rule_that_is_changed_decides_anew(tmp_path: Path):
     [
         ("def other(document):\n    return True\n", r"expected a function mine\(document\) in .*rules\.py"),
         ("def mine():\n    return True\n", r"expected a function mine\(document\) in .*rules\.py"),
-        ("def mine(document):\n    return (\n", r"expected a file of Python: .*rules\.py, line 2"),
+        ("def mine(document):\n    return (\n", r"expected a Python file: .*rules\.py, line 2"),
     ],
 )
 def test_a_file_without_the_function_is_refused_with_the_recipe(tmp_path: Path, code: str, message: str):
@@ -64,7 +64,7 @@ def test_a_rule_that_fails_is_named_with_the_document_and_the_line(tmp_path: Pat
 
 
 def test_a_file_that_is_missing_is_named(tmp_path: Path):
-    with pytest.raises(ValueError, match=r"cleaning\.own_rules\.mine: expected a file of Python at /nowhere/rules\.py"):
+    with pytest.raises(ValueError, match=r"cleaning\.own_rules\.mine: expected a Python file at /nowhere/rules\.py"):
         Cleaner(CleaningSection.model_validate({"own_rules": {"mine": "/nowhere/rules.py"}}))
 
 

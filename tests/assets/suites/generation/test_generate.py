@@ -121,7 +121,8 @@ def test_a_harness_that_does_not_end_is_killed_at_its_deadline_with_all_below_it
     messages: list[str] = []
     monkeypatch.setattr(harness, "SAY_SECONDS", 1.5)
     with pytest.raises(ValueError, match="did not end before the deadline, and was killed"):
-        harness.run(server, ("gsm8k",), "", 4, tmp_path, time.monotonic() + 3.0, messages.append)
+        request = harness.HarnessRequest(("gsm8k",), "", 4, time.monotonic() + 3.0)
+        harness.run(server, request, tmp_path, messages.append)
     assert messages[0] == "lm-evaluation-harness: gsm8k, 0 s" and len(set(messages)) == len(messages)
     marked.until_gone()
 
