@@ -1,8 +1,9 @@
-"""The one table: every recipe's lane of assets, the sensors and schedules over them, and the resources.
+"""The Dagster definitions: the assets of every recipe, the sensors and schedules, and the resources.
 
-Adding a YAML file under recipes/ adds its assets here, with no Python; one that cannot be used is an asset saying so.
-A run has the recipes that its code location was loaded with, whatever was written since. The resources are those of the
-embedded instance, or those of the cluster that SLIPWAY_PLATFORM describes (`slipway.resources.resource_sets`).
+A new YAML file under recipes/ adds its assets here, without any Python; an unusable recipe becomes an asset that says
+why. A run uses the recipes with which its code location was loaded, even if the files have changed since. The resources
+are those of the embedded instance, or of the cluster that SLIPWAY_PLATFORM describes
+(`slipway.resources.resource_sets`).
 """
 
 import os
@@ -90,7 +91,6 @@ if TYPE_CHECKING:
 
 
 def assets_of(recipes: Recipes) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    """The assets of all recipes."""
     assets: list[dg.AssetsDefinition | dg.AssetSpec] = []
     for dataset in recipes.datasets.values():
         assets += [*dataset_assets(dataset), *staging_assets(dataset)]
@@ -107,18 +107,18 @@ def assets_of(recipes: Recipes) -> list[dg.AssetsDefinition | dg.AssetSpec]:
 
 
 def sweep_job(recipes: Recipes, name: str) -> "UnresolvedAssetJobDefinition":
-    """The job of a sweep with its datasets; assets that have not changed are not made again."""
+    """The job of a sweep and its datasets. Unchanged assets are skipped."""
     datasets = [recipes.datasets[each] for each in recipes.trainings[recipes.sweeps[name].training].datasets]
     data = [asset.key for dataset in datasets for asset in dataset_assets(dataset)]
     return dg.define_asset_job(
         f"{keys.lane(name)}_sweep",
         dg.AssetSelection.assets(*data, keys.key(name, "sweep")),
-        description="Runs the sweep from its corpus on; what has not changed is not made again.",
+        description="Builds the datasets of the sweep and runs the sweep; skips what has not changed.",
     )
 
 
 def schedules_of(recipes: Recipes) -> list[dg.ScheduleDefinition]:
-    """The schedules: retraining, and what is done periodically."""
+    """The schedules of retraining and of periodic jobs."""
     return [
         *(quality.schedule_of(recipe) for recipe in quality.watched_recipes(recipes)),
         *(retraining_schedule(recipe) for recipe in recipes.all_trainings.values() if recipe.retrain),
@@ -134,7 +134,6 @@ def schedules_of(recipes: Recipes) -> list[dg.ScheduleDefinition]:
 
 
 def sensors_of(recipes: Recipes, notifications: NotificationSettings | None) -> list[dg.SensorDefinition]:
-    """The sensors."""
     return [
         job_watch,
         run_starts,
@@ -168,10 +167,10 @@ def build(
     notifications: NotificationSettings | None = None,
     broken: Sequence[BrokenRecipe] = (),
 ) -> dg.Definitions:
-    """The definitions of these recipes on these resources.
+    """The definitions for these recipes and resources.
 
-    With a `lease`, sensors and schedules decide only in the process that holds it. `notifications` says whom to tell.
-    `broken` are the recipes that cannot be used.
+    With a `lease`, sensors and schedules decide only in the process that holds it. `notifications` says who is
+    notified. `broken` holds the unusable recipes.
     """
     schedules = [wrap.schedule(each, advising) for each in schedules_of(recipes)]
     sensors = [wrap.sensor(each, advising) for each in sensors_of(recipes, notifications)]
@@ -223,7 +222,7 @@ def build(
 
 
 def of_cluster(recipes: Recipes, settings: Platform, broken: Sequence[BrokenRecipe] = ()) -> dg.Definitions:
-    """The definitions of these recipes on a cluster."""
+    """The definitions for these recipes on a cluster."""
     from slipway.assets.execution.executor import cluster_executor
 
     resources = cluster_resources(settings)
@@ -232,23 +231,25 @@ def of_cluster(recipes: Recipes, settings: Platform, broken: Sequence[BrokenReci
 
 
 RECIPES = "slipway/recipes"
-"""What of the loading of a code location its runs are given: the texts of its recipes."""
+"""The metadata key under which a code location passes the texts of its recipes to its runs."""
 
 
 def here(environ: Mapping[str, str] = os.environ) -> dg.Definitions:
     """The definitions of this code location.
 
-    Raises InvalidRecipes for settings that cannot be used and where there are no recipes at all, and ValueError for
-    what a newer release wrote.
+    Raises InvalidRecipes for unusable settings or if there are no recipes at all, and ValueError for a tier that a
+    newer release wrote.
     """
     proxy_bypass.bypass()
     folder = recipes_folder(environ)
-    written, settings = _texts(folder), platform.named(environ)
+    written = _texts(folder)
+    settings = platform.named(environ)
     found = usable(folder, written, environ)
     if settings is None:
         home = Home.of(environ)
         state.refuse_newer(home.durable)
-        resources, notifications = embedded_resources(home), notify_settings.of_home(home.root)
+        resources = embedded_resources(home)
+        notifications = notify_settings.of_home(home.root)
         lease = HomeLease(home.root)
 
         def embedded(some: UsableRecipes) -> dg.Definitions:
@@ -261,11 +262,11 @@ def here(environ: Mapping[str, str] = os.environ) -> dg.Definitions:
 
 
 def _texts(folder: Path) -> Texts:
-    """The texts of the recipes: in a run those that its code location was loaded with, else those in the folder."""
+    """The texts of the recipes: in a run, those with which its code location was loaded; else those in the folder."""
     loading = DefinitionsLoadContext.get()
     if loading.load_type is DefinitionsLoadType.RECONSTRUCTION:
-        given = loading.reconstruction_metadata.get(RECIPES)
-        return texts.read(folder) if given is None else texts.unpacked(given)
+        packed = loading.reconstruction_metadata.get(RECIPES)
+        return texts.read(folder) if packed is None else texts.unpacked(packed)
     written = texts.read(folder)
     loading.add_to_pending_reconstruction_metadata(RECIPES, texts.packed(written))
     return written

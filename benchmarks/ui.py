@@ -196,7 +196,7 @@ def pages(site: Site, window: Window, alone: str) -> None:
         "a training in Dagster": (f"/assets/{training}?view=partitions&partition={site.ended.id}", site.ended.id),
         "a training's page": (f"/slipway/trainings/{site.ended.id}", "Configuration"),
         "the index of pages": ("/slipway", "where it stands"),
-        "the morning page": ("/slipway/morning", "The morning after"),
+        "the morning page": ("/slipway/morning", "Daily report"),
     }
     for name, (path, text) in opened.items():
         if "a sweep" in name and not sweep:

@@ -1,1 +1,1 @@
-"""Where it runs: the embedded instance on one machine."""
+"""Deployments: the embedded instance on one machine, the chart for Kubernetes, and monitoring."""

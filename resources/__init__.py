@@ -1,1 +1,1 @@
-"""What is talked to, one interface each: tiers, the training store, launchers, the fleet, tracking, SQL."""
+"""One interface for each outside system: storage tiers, the training store, launchers, the fleet, tracking, SQL."""

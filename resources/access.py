@@ -1,11 +1,12 @@
-"""Access: who may come in to the webserver, who it is, and what they may do.
+"""Access: who may use the webserver, who a visitor is, and what that person may do.
 
-token       every request must carry it, where SLIPWAY_TOKEN_FILE names a file with one: `Authorization: Bearer
-            TOKEN`, or the password that a browser asks for. A proxy that authenticates people sends it too.
-person      whom that proxy names in the header `user_header` of the platform's settings
-viewer      sees everything and starts, stops and changes nothing: where `operators` are named, everybody else
-operator    also launches runs and ends them
-promoter    also decides which version of a model is champion; `slipway.resources.promotions.promotion` enforces it
+token       If SLIPWAY_TOKEN_FILE names a file with a token, every request must carry that token: as `Authorization:
+            Bearer TOKEN`, or as the password that a browser asks for. A proxy that authenticates people sends it too.
+person      The name that this proxy sends in the header `user_header` of the platform's settings.
+viewer      Sees everything but starts, stops and changes nothing. If the settings name `operators`, everybody else is
+            a viewer.
+operator    Also launches and ends runs.
+promoter    Also decides which version of a model is champion; `slipway.resources.promotions.promotion` enforces this.
 """
 
 import base64
@@ -26,7 +27,7 @@ TOKEN = "SLIPWAY_TOKEN_FILE"
 
 @dataclass(frozen=True)
 class Access:
-    """The rules of one place. Without any, everybody who reaches the webserver is an operator."""
+    """The access rules of one webserver. Without rules, everybody who reaches it is an operator."""
 
     token_file: Path | None = None
     user_header: str = ""
@@ -34,24 +35,24 @@ class Access:
     promoters: frozenset[str] = frozenset()
 
     def admits(self, headers: Headers) -> bool:
-        """Whether a request carries the token. Raises ValueError and OSError for a token that cannot be read.
+        """Whether a request carries the token. Raises ValueError or OSError if the token file cannot be read.
 
-        The file is read for each request, so that a changed token holds at once.
+        Every request reads the file again, so a changed token takes effect at once.
         """
         if self.token_file is None:
             return True
         return hmac.compare_digest(_token_of(headers), token(self.token_file).encode())
 
     def is_platform(self, headers: Headers) -> bool:
-        """Whether a part of the platform itself sends this, and nobody whom a proxy lets in. Raises as `admits`."""
+        """Whether the request comes from the platform itself and not through a proxy. Raises as `admits` does."""
         if self.token_file is None:
             return False
         return hmac.compare_digest(_token_of(headers), password_of_platform(self.token_file).encode())
 
     def person(self, headers: Headers) -> str:
-        """The person whom the proxy names; empty where nobody is known. Ask it of an admitted request only.
+        """The person whom the proxy names, or "". Only call it for an admitted request.
 
-        Raises ValueError for what is no name.
+        Raises ValueError if the header holds no valid name.
         """
         try:
             return people.named(headers.getlist(self.user_header)) if self.user_header else ""
@@ -67,9 +68,9 @@ class Access:
 
 
 def of_environment(environ: Mapping[str, str] = os.environ) -> Access:
-    """The rules of this place.
+    """The access rules of this process.
 
-    Raises ValueError for a token that cannot be used, for settings that are wrong, and for names without a token.
+    Raises ValueError for an unusable token, for wrong settings, and for a `user_header` without a token.
     """
     file = token_file(environ)
     if file is not None:
@@ -81,13 +82,13 @@ def of_environment(environ: Mapping[str, str] = os.environ) -> Access:
     if rules.user_header and file is None:
         raise ValueError(
             f"user_header: found {rules.user_header!r} without {TOKEN}, expected a file with the token that the proxy "
-            "sends: without it, whoever reaches the webserver gives any name"
+            "sends: without it, anybody who reaches the webserver could claim any name"
         )
     return rules
 
 
 def of_settings(environ: Mapping[str, str]) -> Access:
-    """What the platform's settings say of people. Raises InvalidRecipes for settings that are wrong."""
+    """The people named in the platform's settings. Raises InvalidRecipes for wrong settings."""
     settings = platform.named(environ)
     if settings is None:
         return Access()
@@ -96,12 +97,12 @@ def of_settings(environ: Mapping[str, str]) -> Access:
 
 
 def token_file(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file of the token, None where none is set."""
+    """The path of the token file, or None if SLIPWAY_TOKEN_FILE is not set."""
     return Path(environ[TOKEN]) if environ.get(TOKEN) else None
 
 
 def _token_of(headers: Headers) -> bytes:
-    """The token that a request carries; empty for none."""
+    """The token that a request carries, or b""."""
     scheme, _, credential = headers.get("authorization", "").partition(" ")
     match scheme.lower():
         case "bearer":

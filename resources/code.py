@@ -1,9 +1,9 @@
-"""Code: the revision that runs here, and the difference of a changed checkout, kept under the revision's name.
+"""Code: the revision that runs in this process, and the uncommitted changes of a checkout, stored by revision.
 
-A revision is git's, followed by "+" and 12 digits of the difference's SHA-256 where files were changed or added since.
-Two changed checkouts thus have two revisions, and what a training ran can be made again from the durable tier alone:
+A revision is git's commit, followed by "+" and 12 digits of the difference's SHA-256 if files differ from that commit.
+So two changed checkouts have two revisions, and the code of a training can be rebuilt from the durable tier alone:
 
-    <durable>/code/<revision>.diff      what `git apply` takes (`slipway.resources.code_difference`)
+    <durable>/code/<revision>.diff      input of `git apply` (`slipway.resources.code_difference`)
 """
 
 import contextlib
@@ -24,18 +24,19 @@ from slipway.trainer.node.runtime_info import REVISION
 
 log = logging.getLogger("slipway.code")
 BUILT_IN = "slipway.trainer.models."
-"""What a built-in kind of model is short for."""
+"""The package in which recipes' short names of built-in models lie."""
 LONGEST_NAME = 500
 FOLDER = "code"
 SUFFIX = ".diff"
 MOST_BYTES = 16 << 20
-"""A larger difference is not kept: it is data, no code."""
+"""A larger difference is not stored: it holds data rather than code."""
 
 
 def revision(code: Path = CODE) -> str:
-    """The revision of a checkout, or the one that an image names; empty where neither is known."""
-    if of_image := os.environ.get(REVISION, ""):
-        return of_image
+    """The revision that the container image names, else that of the checkout; "" if neither is known."""
+    image_revision = os.environ.get(REVISION, "")
+    if image_revision:
+        return image_revision
     try:
         known = code_difference.git(code, "describe", "--always", "--abbrev=40", "--exclude=*").decode().strip()
         changed = difference(code).data
@@ -45,7 +46,7 @@ def revision(code: Path = CODE) -> str:
 
 
 def difference(code: Path = CODE, recipes: Path | None = None) -> Difference:
-    """What `git apply` makes this checkout of its revision with; empty for one whose code is as committed.
+    """The difference that turns the commit into this checkout; empty if the code is as committed.
 
     `recipes` is the folder of the recipes that name code, by default the selected one. Raises OSError and
     SubprocessError.
@@ -55,9 +56,9 @@ def difference(code: Path = CODE, recipes: Path | None = None) -> Difference:
 
 
 def keep_difference(durable: Path, running: str, code: Path = CODE) -> None:
-    """Keep the difference of `running`, the revision of this process, if the checkout is still what it was then.
+    """Store the difference of `running`, the revision of this process, unless the checkout has changed since.
 
-    Its owner alone may read it. Raises OSError for a durable tier that cannot be written.
+    Only the file's owner may read it. Raises OSError if the durable tier cannot be written.
     """
     if not is_changed(running) or difference_path(durable, running).exists():
         return
@@ -72,7 +73,7 @@ def keep_difference(durable: Path, running: str, code: Path = CODE) -> None:
 
 
 def is_changed(revision: str) -> bool:
-    """Whether files were changed since the commit that a revision names."""
+    """Whether a revision names a checkout with uncommitted changes."""
     return "+" in revision
 
 
@@ -81,7 +82,7 @@ def difference_path(durable: Path, revision: str) -> Path:
 
 
 def _named_by(recipes: Path) -> tuple[set[str], set[Path]]:
-    """The modules that recipes may name, and the files and folders, as texts anywhere in them."""
+    """The modules, and the files and folders, that any text in a recipe may name."""
     modules = set[str]()
     files = set[Path]()
     for name, text in texts.read(recipes).items():
@@ -90,7 +91,8 @@ def _named_by(recipes: Path) -> tuple[set[str], set[Path]]:
                 modules |= {f"{above}{word}{below}" for above in ("", BUILT_IN) for below in ("", ".network")}
                 with contextlib.suppress(OSError, ValueError):
                     path = (recipes / name).parent / word
-                    files |= {path.resolve()} if word not in (".", "..") and path.exists() else set()
+                    if word not in (".", "..") and path.exists():
+                        files.add(path.resolve())
     return modules, files
 
 

@@ -1,9 +1,9 @@
-"""The difference of a changed checkout from its commit: what decides what runs, and nothing else that lies about.
+"""The difference between a changed checkout and its commit, limited to the files that affect what runs.
 
-It goes to the durable tier and to MLflow, which more people read than this folder. So it holds the changes of files
-that git knows, and of all others the Python files that what runs imports (`slipway.resources.code_imports`). What looks
-like a secret is in neither. The first lines name each path of which something was left out; `git apply` passes over
-them.
+It goes to the durable tier and to MLflow, which more people can read than this folder. So it holds the changes of
+tracked files and, of the untracked files, only the Python files that the running code imports
+(`slipway.resources.code_imports`). Lines that look like secrets are left out. The first lines name each path of which
+something was left out; `git apply` ignores them.
 """
 
 import json
@@ -26,25 +26,25 @@ PLAIN = (
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )
-"""What makes git's differences the same under all of its settings."""
+"""Options that make git's output independent of the user's configuration."""
 NAMED = 100
-"""So many of the files that nothing imports are named."""
+"""How many of the untracked files that nothing imports are listed by name."""
 HEAD = "# left out: "
 _SECTION = re.compile(rb"(?m)^diff --git ")
 
 
 class Difference(NamedTuple):
-    """A difference as it is kept."""
+    """A difference as it is stored."""
 
     data: bytes
     left_out: tuple[str, ...]
-    """What is not in it, a line each: the path, and why."""
+    """One line for each omission: the path and the reason."""
 
 
 def of_checkout(code: Path, named: Iterable[str], files: Iterable[Path]) -> Difference:
-    """The difference of a checkout; without any data where what runs is as committed.
+    """The difference of a checkout; its data is empty if the running code is as committed.
 
-    `named` are modules that recipes name, `files` files and folders. Raises OSError and SubprocessError.
+    `named` holds the modules, `files` the files and folders that recipes name. Raises OSError and SubprocessError.
     """
     others = [
         name for name in git(code, "ls-files", "--others", "--exclude-standard", "-z").decode().split("\0") if name
@@ -63,20 +63,22 @@ def of_checkout(code: Path, named: Iterable[str], files: Iterable[Path]) -> Diff
 
 
 def without_secrets(difference: bytes) -> Difference:
-    """A difference without what looks like a secret: also one that an earlier release kept. Once is enough."""
+    """A difference without the lines that look like secrets. Idempotent; it also cleans what older releases stored."""
     starts = [match.start() for match in _SECTION.finditer(difference)]
-    sections = [difference[: starts[0]] if starts else difference]
+    head = difference[: starts[0]] if starts else difference
+    sections = [head]
     left_out = list[str]()
     for begin, end in zip(starts, [*starts[1:], len(difference)][: len(starts)], strict=True):
         path = _path(difference[begin:end])
         section, reason = secret_lines.of_section(path, difference[begin:end])
         sections.append(section)
-        left_out += [_line(path, reason)] if reason else []
+        if reason:
+            left_out.append(_line(path, reason))
     return _with_head(b"".join(sections), left_out)
 
 
 def git(code: Path, *arguments: str) -> bytes:
-    """What git answers. Raises OSError and SubprocessError."""
+    """Git's standard output. Raises OSError and SubprocessError."""
     done = subprocess.run(["git", *arguments], cwd=code, capture_output=True, check=True, timeout=GIT_SECONDS)
     return done.stdout
 
@@ -87,20 +89,20 @@ def _with_head(data: bytes, left_out: Sequence[str]) -> Difference:
 
 
 def _line(path: str, reason: str) -> str:
-    """A path as one line, whatever its name is."""
+    """A path and the reason on one line, even if the path holds line breaks."""
     return f"{path if path.isprintable() else json.dumps(path)}: {reason}"
 
 
 def _path(section: bytes) -> str:
-    """The path of a file's part of a difference."""
+    """The path of the file that a section of a difference describes."""
     first = section.partition(b"\n")[0].decode(errors="surrogateescape").removeprefix("diff --git ")
     return first[len(first) // 2 + 1 :].strip('"').removeprefix("b/")
 
 
 def _as_added(code: Path, name: str) -> bytes:
-    """A file that git does not know, as a difference; empty for what is no regular file."""
+    """An untracked file as a difference; empty if it is not a regular file."""
     if not stat.S_ISREG((code / name).lstat().st_mode):
         return b""
     command = ["git", "diff", "--no-index", *PLAIN, "--", "/dev/null", name]
     done = subprocess.run(command, cwd=code, capture_output=True, timeout=GIT_SECONDS, check=False)
-    return done.stdout  # with another exit code than 0, as the two files differ
+    return done.stdout  # git exits with 1, since the two files differ

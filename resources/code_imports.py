@@ -1,7 +1,7 @@
-"""Code imports: which files of a checkout that git does not know are part of what runs, found without running any.
+"""Code imports: which untracked files of a checkout belong to the running code, found by static analysis.
 
-Python files that something imports: a file that git knows, one that a recipe names, or another one of these. A dotted
-name in quotes counts as an import too, as modules are also named in tables.
+An untracked Python file belongs to it if a tracked file, a file that a recipe names or another such file imports it. A
+dotted name in quotes counts as an import too, since tables also name modules.
 """
 
 import ast
@@ -13,17 +13,17 @@ from pathlib import Path, PurePosixPath
 from slipway.trainer.base import regular_file
 
 BESIDE = ("tests", "benchmarks", "docs")
-"""Folders at the top whose files import what does not run in a training."""
+"""Top-level folders whose imports do not matter, since a training does not run them."""
 GIT_SECONDS = 10.0
 _DOTTED = re.compile(r"\w+(?:\.\w+)+")
 MOST_FILES = 1000
-"""Of a folder that a recipe names, so many are read."""
+"""How many files of a folder that a recipe names are read at most."""
 
 
 def imported(code: Path, others: Sequence[str], named: Collection[str], files: Sequence[Path]) -> set[str]:
-    """Those of the files `others`, by their paths in the checkout, that are part of what runs.
+    """The files among `others` (paths in the checkout) that belong to the running code.
 
-    `named` are the modules that recipes name, `files` the files and folders. Raises OSError and SubprocessError.
+    `named` holds the modules, `files` the files and folders that recipes name. Raises OSError and SubprocessError.
     """
     python = [name for name in others if name.endswith(".py") and (code / name).is_file()]
     if not python:
@@ -60,7 +60,7 @@ def _folders(python: Sequence[str]) -> set[str]:
 
 
 def _named_by_git(code: Path, names_sought: Collection[str]) -> list[str]:
-    """The Python files that git knows in which one of these words stands."""
+    """The tracked Python files that contain one of these words."""
     patterns = [part for word in sorted(names_sought) for part in ("-e", word)]
     command = ["git", "grep", "-l", "-z", "-w", "-F", *patterns, "--", "*.py"]
     done = subprocess.run(command, cwd=code, capture_output=True, timeout=GIT_SECONDS, check=False)
@@ -78,7 +78,7 @@ def _python(path: Path) -> list[Path]:
 
 
 def _imports(path: Path, code: Path, modules: dict[str, str]) -> set[str]:
-    """The files, of those of `modules`, that a file imports; none for one that is no Python."""
+    """The files of `modules` that a file imports; none if it is not valid Python."""
     try:
         tree = ast.parse(regular_file.read(path))
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -86,17 +86,13 @@ def _imports(path: Path, code: Path, modules: dict[str, str]) -> set[str]:
     package = path.parent.relative_to(code).parts if path.is_relative_to(code) else ()
     names = {name for node in ast.walk(tree) for name in _named(node, package)}
     beside = {".".join((*package, name)) for name in names} if package else set[str]()  # a script's neighbours
-    prefixes = {
-        ".".join(parts[:count])
-        for name in names | beside
-        if (parts := name.split("."))
-        for count in range(1, len(parts) + 1)
-    }
+    all_parts = [name.split(".") for name in names | beside]
+    prefixes = {".".join(parts[:count]) for parts in all_parts for count in range(1, len(parts) + 1)}
     return {modules[name] for name in prefixes if name in modules}
 
 
 def _named(node: ast.AST, package: tuple[str, ...]) -> Iterator[str]:
-    """The modules that a part of a file names, or may name."""
+    """The modules that a syntax node imports or may name."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):

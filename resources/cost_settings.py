@@ -1,7 +1,7 @@
-"""Settings of costs: what a rank-hour costs, and how many of them each team may use.
+"""Cost settings: the price of a rank-hour, and the number of rank-hours that each team may use.
 
-On a cluster they are sections of the platform's settings; of an embedded instance, the file ``costs.yaml`` in its home,
-whose first line is ``slipway: costs/1``.
+On a cluster they are sections of the platform's settings. An embedded instance reads them from the file ``costs.yaml``
+in its home, whose first line is ``slipway: costs/1``.
 """
 
 from pathlib import Path
@@ -20,36 +20,36 @@ FILE = "costs.yaml"
 
 
 class PriceSettings(RecipeSection):
-    """What a rank costs for an hour: its GPU with its part of the node."""
+    """The price of one rank for one hour: its GPU and its share of the node."""
 
     currency: Text = "EUR"
-    """The currency's name, as it is shown."""
+    """The name of the currency, as pages and reports show it."""
     on_demand: Annotated[float, Field(ge=0)]
-    """For all other trainings."""
+    """The price for trainings without `placement.kubernetes.spot`."""
     spot: Annotated[float, Field(ge=0)]
-    """For trainings with `placement.kubernetes.spot`."""
+    """The price for trainings with `placement.kubernetes.spot`."""
 
 
 class CostSettings(RecipeSection):
-    """What rank-hours cost, and who may use how many."""
+    """The prices of rank-hours, and the quotas of teams."""
 
     FORMAT: ClassVar = "costs/1"
 
     prices: PriceSettings | None = None
-    """What a rank-hour costs; without it, costs are given in rank-hours alone."""
+    """The price of a rank-hour. Without it, reports give costs in rank-hours only."""
     teams: dict[TeamName, TeamSettings] = Field(default_factory=dict)
-    """Quotas and prices of teams; a team that is not named has no quota, and pays what everybody pays."""
+    """Quotas and prices of teams. A team that is not listed has no quota and pays the general prices."""
 
     @model_validator(mode="after")
     def _knows_the_currency(self) -> Self:
         own = next((name for name, team in self.teams.items() if team.prices), "")
-        expected = f"expected the prices of all others, with the currency, since the team {own} has prices of its own"
+        expected = f"expected general prices and their currency, since the team {own} has prices of its own"
         require(self.prices is not None or not own, "prices", expected)
         return self
 
     @property
     def rank_prices(self) -> Prices | None:
-        """The prices as a fact; None where none are set."""
+        """The prices as a frozen value, or None if none are set."""
         return Prices(**self.prices.model_dump(), teams=teams.prices(self.teams)) if self.prices else None
 
     @property
@@ -59,7 +59,7 @@ class CostSettings(RecipeSection):
 
 
 def of_home(home: Path) -> CostSettings:
-    """The settings of an embedded instance; no prices and no teams without the file. Raises InvalidRecipes."""
+    """The settings of an embedded instance; without the file, no prices and no teams. Raises InvalidRecipes."""
     path = home / FILE
     if not path.exists():
         return CostSettings()

@@ -1,10 +1,10 @@
-"""Delivery state: what of each training was sent to a service beside the platform, and which have more to tell.
+"""Delivery state: what a side service has received of each training, and which trainings have more to send.
 
-    <folder>/trainings/<training>.json   what of a training was sent
-             open/<training>             a training that is not over, or not all of which was sent
+    <folder>/trainings/<training>.json   what was sent of a training
+             open/<training>             marks a training that is not over, or was not sent completely
 
-It is no duty towards a training (`slipway.resources.trainings.store`): while such a service is away, nothing waits for
-it.
+It is not part of a training's pending work (`slipway.resources.trainings.store`): nothing waits for a side service that
+is away.
 """
 
 from collections.abc import Iterable

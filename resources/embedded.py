@@ -1,4 +1,4 @@
-"""The launcher and the fleet of an embedded instance, opened without Dagster: what a command line asks all day."""
+"""The launcher and the fleet of an embedded instance, opened without Dagster, so that the command line starts fast."""
 
 from slipway.resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
 from slipway.resources.fleet.health.door import NodeHealth
@@ -9,7 +9,7 @@ from slipway.resources.launchers.local.launcher import LocalLauncher
 from slipway.trainer.base.paths import CODE
 
 RULES = HealthRules(apply=True, hold_seconds=30.0)
-"""When its nodes are taken out of service; a person who tries it out need not wait long for the diagnosis."""
+"""When nodes are taken out of service. The hold is short, so that a person trying it out soon sees the diagnosis."""
 
 
 def fleet(home: Home) -> EmbeddedFleet:
@@ -18,10 +18,10 @@ def fleet(home: Home) -> EmbeddedFleet:
 
 
 def node_health(home: Home) -> NodeHealth:
-    """The one door to the standings of these nodes."""
+    """Access to the health of these nodes."""
     return NodeHealth(NodeRegister(home.durable), RULES, fleet(home).nodes)
 
 
 def launcher(home: Home) -> LocalLauncher:
-    """What runs the jobs of a home."""
+    """The launcher of the jobs of a home."""
     return LocalLauncher(home.jobs, CODE, fleet(home))

@@ -1,7 +1,7 @@
-"""Errors: what could not be asked or cannot serve now, and which errors are for people wherever they are shown.
+"""Errors: services that do not answer, and which errors are written for people.
 
-The text of an error for people is one sentence that says what to do. Others are defects of the code, and are shown with
-their stack.
+The text of an error for people is one sentence that says what to do; they see it without a traceback. All other errors
+are defects of the code, and are shown with their traceback.
 """
 
 import re
@@ -17,18 +17,18 @@ EXPECTED = {
     "LostWorkers",
     "NotPlanned",
 }
-"""The names of errors, beside ValueError and OSError, whose text is meant for a person. A class is looked for by name,
-since importing it would import what the work at hand may not need."""
+"""Names of further errors, besides ValueError and OSError, whose text is written for people. They are names and not
+classes because importing the classes would import heavy libraries that the process may not need."""
 _REMEDIES = {
     **dict.fromkeys(("SQLITE_NOTADB", "SQLITE_CORRUPT"), "it is damaged: slipway restore puts the last backup back"),
     **dict.fromkeys(("SQLITE_FULL", "SQLITE_IOERR"), "look at the disk of the home"),
     **dict.fromkeys(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM"), "look at the permissions of the home"),
     "SQLITE_BUSY": "another process holds it",
 }
-"""What to do about a database of SQLite that cannot be used, by the beginning of the error's name. Others of its errors
-are defects of the code."""
+"""What to do about an unusable SQLite database, by the beginning of the error's name. All other SQLite errors are
+defects of the code."""
 _UNANSWERED = re.compile(r"API request to (?P<server>\w+://[^/\s]+)\S* failed with exception (?P<cause>.*)", re.DOTALL)
-"""What MLflow's client says of a server that does not answer: its own retries, and the causes in one another."""
+"""The message of MLflow's client if the server does not answer: its retries, with nested causes."""
 
 
 def is_for_people(error: BaseException) -> bool:
@@ -40,31 +40,34 @@ def is_for_people(error: BaseException) -> bool:
 
 
 def sentence(error: BaseException) -> str:
-    """The error's text; of an error of the operating system, with its file first; of MLflow's, with the last cause."""
-    if remedy := _of_database(error):
+    """The error's text. An OSError names its file first; an MLflow error gives only the innermost cause."""
+    remedy = _of_database(error)
+    if remedy:
         return f"a database of the instance, dagster/ or mlflow.db: {getattr(error, 'orig', error)}; {remedy}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    if match := _UNANSWERED.match(str(error)):
+    match = _UNANSWERED.match(str(error))
+    if match:
         cause = match["cause"].strip().rpartition(": ")[2].rstrip("\"')")
-        cause += ")" * (cause.count("(") - cause.count(")"))  # those that were the cause's own
+        cause += ")" * (cause.count("(") - cause.count(")"))  # rstrip also took the cause's own closing brackets
         return f"MLflow at {match['server']} does not answer: {cause}"
     return str(error)
 
 
 class Unavailable(Exception):
-    """It could not be asked. Nothing follows from that about the job or the node in question."""
+    """A service did not answer. This says nothing about the state of the job or the node in question."""
 
 
 class PlatformFault(Unavailable):
-    """It answered that the platform lacks what the request needs: a permission, a kind, a queue, a webhook's consent.
+    """The service rejected a request because the platform lacks something: a permission, a kind of object, a queue, or
+    the approval of a webhook.
 
-    The request is as good as before. It is accepted once the platform has what the message names, which a person or an
-    operator may see to; until then it is repeated, with pauses.
+    The request itself is valid. It is repeated, with pauses, until a person or an operator has added what the message
+    names.
     """
 
 
 def _of_database(error: BaseException) -> str:
-    """What to do about an error of SQLite, also where SQLAlchemy passes it on; empty for all other errors."""
+    """What to do about an SQLite error, also one that SQLAlchemy wraps; "" for all other errors."""
     name = getattr(getattr(error, "orig", error), "sqlite_errorname", "")
     return next((remedy for begin, remedy in _REMEDIES.items() if name.startswith(begin)), "")

@@ -1,4 +1,4 @@
-"""Dagster's event log: narrow questions whether something has been shown already."""
+"""Dagster's event log: narrow queries for what it already shows."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 DATA_VERSION_TAG = "dagster/data_version"
 AT_ONCE = 5000
-"""So many partitions in one query: databases have a limit of variables."""
+"""The number of partitions in one query, since databases limit the number of variables."""
 
 
 def materialised(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> bool:
@@ -19,7 +19,7 @@ def materialised(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str)
 
 
 def data_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Iterable[str]) -> dict[str, str]:
-    """The data versions of the partitions' last materialisations, in one query; without those that have none."""
+    """The data version of each partition's last materialisation that has one."""
     versions: dict[str, str] = {}
     for some in _portions(sorted(partitions)):
         tags = instance.event_log_storage.get_latest_tags_by_partition(
@@ -32,19 +32,19 @@ def data_versions(instance: dg.DagsterInstance, key: dg.AssetKey, partitions: It
 
 
 def shown_partitions(instance: dg.DagsterInstance, key: dg.AssetKey) -> set[str]:
-    """The partitions of an asset that have any materialisation or observation."""
+    """The partitions of an asset that have a materialisation or an observation."""
     kinds = (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_OBSERVATION)
     latest = instance.event_log_storage.get_latest_storage_id_by_partition
     return {partition for kind in kinds for partition in latest(key, kind)}
 
 
 def newest_record(instance: dg.DagsterInstance) -> int:
-    """The number of the newest record of the event log: lower than before when it was replaced by an older one."""
+    """The number of the newest record of the event log. It falls if an older backup replaces the log."""
     return instance.event_log_storage.get_maximum_record_id() or 0
 
 
 def _portions(values: list[str]) -> Iterator[list[str]]:
-    """Of these values, so many at once as a query may have."""
+    """The values, in lists short enough for one query."""
     for first in range(0, len(values), AT_ONCE):
         yield values[first : first + AT_ONCE]
 
@@ -56,8 +56,8 @@ def observations(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str)
     while True:
         page = instance.fetch_observations(where, limit=100, cursor=cursor)
         for record in page.records:
-            if (observation := record.asset_observation) is not None:
-                yield {name: value.value for name, value in observation.metadata.items()}
+            if record.asset_observation is not None:
+                yield {name: value.value for name, value in record.asset_observation.metadata.items()}
         if not page.has_more:
             return
         cursor = page.cursor
@@ -66,7 +66,7 @@ def observations(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str)
 def observed_values(
     instance: dg.DagsterInstance, key: dg.AssetKey, partitions: Iterable[str], name: str
 ) -> set[tuple[str, Any]]:
-    """(partition, value) of each observation of these partitions that has this metadata, in one query."""
+    """(partition, value) of each observation of these partitions that has the metadata `name`."""
     values: set[tuple[str, Any]] = set()
     for some in _portions(sorted(set(partitions))):
         where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=some)
@@ -80,7 +80,8 @@ def observed_values(
                 for observation in page_observations
                 if observation and name in observation.metadata
             }
-            cursor, more = page.cursor, page.has_more
+            cursor = page.cursor
+            more = page.has_more
     return values
 
 
@@ -96,7 +97,7 @@ def observed(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, met
 
 
 def rejected(instance: dg.DagsterInstance, key: dg.AssetKey, checks: Iterable[str], partition: str) -> bool:
-    """Whether one of the asset's checks failed when it was last evaluated on this partition."""
+    """Whether the last evaluation of one of the asset's checks failed on this partition."""
     latest = instance.event_log_storage.get_latest_asset_check_execution_by_key(
         [dg.AssetCheckKey(key, name) for name in checks], PartitionKeyFilter(key=partition)
     )
@@ -104,13 +105,14 @@ def rejected(instance: dg.DagsterInstance, key: dg.AssetKey, checks: Iterable[st
 
 
 def latest_ids(instance: dg.DagsterInstance, key: dg.AssetKey, kind: dg.DagsterEventType) -> dict[str, int]:
-    """The number of each partition's newest event of a kind, in one query."""
+    """The number of each partition's newest event of this type, in one query."""
     return dict(instance.event_log_storage.get_latest_storage_id_by_partition(key, kind))
 
 
 def newest_observation(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> dict[str, Any]:
-    """The metadata of a partition's newest observation; empty before the first."""
+    """The metadata of a partition's newest observation; empty if there is none."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
-    records = instance.fetch_observations(where, limit=1).records
-    newest = records[0].asset_observation if records else None
-    return {name: value.value for name, value in newest.metadata.items()} if newest else {}
+    for record in instance.fetch_observations(where, limit=1).records:
+        if record.asset_observation:
+            return {name: value.value for name, value in record.asset_observation.metadata.items()}
+    return {}

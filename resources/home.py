@@ -28,20 +28,20 @@ MLFLOW_PAGE = "SLIPWAY_MLFLOW_PAGE"
 class Home:
     root: Path
     backup: str = ""
-    """A folder or s3://bucket/prefix for copies of checkpoints and of the metadata; empty for none."""
+    """A folder or s3://bucket/prefix for copies of checkpoints and metadata; empty for no backup."""
     openlineage: str = ""
-    """A URL or a file for OpenLineage events; empty for none."""
+    """A URL or a file that receives OpenLineage events; empty for none."""
     dagster_page: str = ""
-    """Where people open the UI, for links in MLflow; empty for none."""
+    """The address of the UI, for links in MLflow; empty for no links."""
     mlflow_page: str = ""
-    """Where people open MLflow, for links in the UI; empty for none."""
+    """The address of MLflow, for links in the UI; empty for no links."""
 
     @staticmethod
     def of(environ: Mapping[str, str] = os.environ) -> "Home":
-        """The folder that SLIPWAY_HOME names, else `.slipway` in one's own recipes (`slipway init`) or beside the code.
+        """The home that SLIPWAY_HOME names, else `.slipway` in the user's recipes (`slipway init`) or beside the code.
 
-        SLIPWAY_BACKUP is its backup, SLIPWAY_OPENLINEAGE the target of its OpenLineage events, SLIPWAY_DAGSTER_PAGE and
-        SLIPWAY_MLFLOW_PAGE are where people open the two.
+        SLIPWAY_BACKUP sets the backup, SLIPWAY_OPENLINEAGE the target of OpenLineage events, SLIPWAY_DAGSTER_PAGE and
+        SLIPWAY_MLFLOW_PAGE the addresses of the UI and of MLflow.
         """
         recipes = folder.selected(environ)
         default = recipes / ".slipway" if folder.is_own(recipes) else DEFAULT
@@ -64,7 +64,7 @@ class Home:
 
     @property
     def nvme(self) -> str:
-        """The NVMe folder of a node, {node} standing for its name."""
+        """The path of a node's NVMe folder, with {node} in place of the node's name."""
         return str(self.nodes / "{node}" / "nvme")
 
     @property

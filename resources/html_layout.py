@@ -1,6 +1,6 @@
-"""HTML layout of every page: one style, landmarks, tiles and tables; nothing from elsewhere. Pure.
+"""HTML layout of every page: one style, landmarks, tiles and tables. Pages load nothing from other servers. Pure.
 
-Light and dark follow the reader's system, and a phone shows one column. All values are escaped here.
+The colour scheme follows the reader's system, and a phone shows one column. This module escapes all values.
 """
 
 import functools
@@ -12,16 +12,16 @@ from pathlib import Path
 STATIC = Path(__file__).parent / "pages" / "static"
 CONTENT = '<main id="content">'
 REFRESH_SECONDS = 30
-"""A page without a script that is being looked at is read again so often, while its subject goes on."""
+"""How often a page without a script reloads while its subject is running."""
 
 
 class Markup(str):
-    """Text that is HTML already: a cell of a table that has a link in it."""
+    """Text that is HTML already, such as a table cell with a link."""
 
 
 @functools.cache
 def static(name: str) -> str:
-    """The text of a file that becomes part of a page."""
+    """The text of a static file that is inlined into a page."""
     return (STATIC / name).read_text(encoding="utf-8")
 
 
@@ -37,12 +37,13 @@ def page(
 ) -> str:
     """A whole page.
 
-    body: HTML. live: whether its subject goes on. served: whether a server renews it; a file is read again. scripts:
-    JavaScript; where there is none, or the browser runs none, it reads the page again. nav: names and addresses.
+    body: HTML. live: whether the subject is running. served: whether a server answers (True) or the page is a file.
+    scripts: JavaScript that updates the page; without it, the browser reloads the page. nav: names and addresses.
     """
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">' if live else ""
-    refresh = f"<noscript>{refresh}</noscript>" if scripts and refresh else refresh
-    marks = (' data-live="1"' if live else "") + (' data-served="1"' if served else "")
+    if scripts and refresh:
+        refresh = f"<noscript>{refresh}</noscript>"
+    marks = "".join(f' data-{name}="1"' for name, is_set in {"live": live, "served": served}.items() if is_set)
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -61,17 +62,15 @@ def page(
 
 
 def section(id: str, title: str, body: Iterable[str]) -> str:
-    """A section with its heading; empty where there is nothing in it."""
+    """A section with its heading; "" if the body is empty."""
     inner = "\n".join(body)
-    return (
-        f'<section aria-labelledby="{id}-title"><h2 id="{id}-title">{escape(title)}</h2>{inner}</section>'
-        if inner
-        else ""
-    )
+    if not inner:
+        return ""
+    return f'<section aria-labelledby="{id}-title"><h2 id="{id}-title">{escape(title)}</h2>{inner}</section>'
 
 
 def tiles(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and values that are seen first."""
+    """A row of tiles, each with a large value and its name."""
     return (
         f'<ul class="tiles">{"".join(f"<li><b>{escape(value)}</b>{escape(name)}</li>" for name, value in pairs)}</ul>'
     )
@@ -84,10 +83,10 @@ def table(
     align_left: bool = False,
     stacks: bool = False,
 ) -> str:
-    """A table of texts and of `Markup`; `attributes` are those of the rows, as HTML.
+    """A table of texts and `Markup`; `attributes` holds the HTML attributes of each row.
 
-    It scrolls by itself where it is too wide. stacks: on a phone the cells of a row stand below one another instead,
-    each with its column's name: for sentences, of which a narrow column would show a word a line.
+    It scrolls by itself if it is too wide. stacks: a phone puts the cells of a row below one another instead, each with
+    its column's name. This suits sentences, of which a narrow column would show one word per line.
     """
     top = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
     body = "\n".join(
@@ -102,7 +101,7 @@ def table(
 
 
 def _cells(head: Sequence[str], row: Sequence[str]) -> str:
-    """The cells of a row, each with its column's name where a head is given."""
+    """The cells of a row, each with its column's name if `head` is not empty."""
     named = [f' data-column="{escape(name)}"' for name in head] or [""] * len(row)
     return "".join(f"<td{name}>{_cell(cell)}</td>" for name, cell in zip(named, row, strict=True))
 
@@ -112,40 +111,40 @@ def _cell(cell: str) -> str:
 
 
 def worded(text: str) -> Markup:
-    """A sentence whose commands stand in backticks, as code."""
+    """A sentence as HTML, with the commands that stand in backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
 def link(text: str, address: str) -> Markup:
-    """A link; the bare text without an address."""
-    return Markup(f'<a href="{escape(address)}">{escape(text)}</a>' if address else escape(text))
+    """A link; the bare text if there is no address."""
+    if not address:
+        return Markup(escape(text))
+    return Markup(f'<a href="{escape(address)}">{escape(text)}</a>')
 
 
 def navigation(links: Sequence[tuple[str, str]]) -> str:
-    """Names and addresses of pages, as the first line of a page; empty for none."""
+    """The header with links to other pages; "" if there are none."""
     named = " · ".join(link(name, address) for name, address in links)
     return f'<header><nav aria-label="Pages">{named}</nav></header>' if named else ""
 
 
 def with_navigation(html: str, links: Sequence[tuple[str, str]]) -> str:
-    """A page that was kept as a file, with the links that only a server can have."""
+    """A stored page with the navigation links that only a server can add."""
     return html.replace(CONTENT, f"{navigation(links)}\n{CONTENT}", 1)
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph; nothing for an empty text."""
+    """A paragraph; "" for an empty text."""
     marked = f' class="{kind}"' if kind else ""
     return f"<p{marked}>{escape(text)}</p>" if text else ""
 
 
 def number(value: float | None) -> str:
-    """A figure in five digits; a dash where there is none."""
+    """A number in about five digits; "-" for None."""
     if value is None:
         return "-"
-    return (
-        f"{value:,.0f}"
-        if value == int(value) and abs(value) < 1e15
-        else f"{value:,.5g}"
-        if abs(value) >= 1e-3
-        else f"{value:.3e}"
-    )
+    if value == int(value) and abs(value) < 1e15:
+        return f"{value:,.0f}"
+    if abs(value) >= 1e-3:
+        return f"{value:,.5g}"
+    return f"{value:.3e}"

@@ -1,8 +1,8 @@
-"""Identity: who asks for something to be done, for the record, and whether they may decide about champions.
+"""Identity: who requests an action, for the record, and whether that person may decide about champions.
 
-A run that a sensor or a schedule started is the platform's own. One from the webserver has the person's name where a
-proxy gave it (`slipway.resources.run_coordinator`), and so has one that was ended there. On the command line it is the
-user of the operating system.
+A run that a sensor or a schedule started belongs to the platform. A run that was started or ended in the webserver
+carries the person's name if a proxy sent it (`slipway.resources.run_coordinator`). On the command line, the actor is
+the user of the operating system.
 """
 
 import os
@@ -11,17 +11,17 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 USER_TAG = "slipway/user"
-"""On a run that came from the webserver: the person who asked for it, empty where nobody knows."""
+"""The tag of a run from the webserver: the person who started it, or "" if unknown."""
 CANCELLED_TAG = "slipway/cancelled-by"
-"""On a run that was ended in the webserver: the person who did so, empty where nobody knows."""
+"""The tag of a run that was ended in the webserver: the person who ended it, or "" if unknown."""
 _STARTED_BY = {"dagster/sensor_name": "sensor", "dagster/schedule_name": "schedule"}
 
 
 class Asker(str):
-    """Who asks, in words for the record. A plain text instead is a part of the platform."""
+    """A person as the actor, in words for the record. A plain `str` as the actor is a part of the platform."""
 
     person: str
-    """The person's name; empty for one whom nobody knows."""
+    """The person's name, or "" if unknown."""
 
     def __new__(cls, text: str, person: str) -> "Asker":
         asker = super().__new__(cls, text)
@@ -29,11 +29,11 @@ class Asker(str):
         return asker
 
     def __reduce__(self) -> "tuple[type[Asker], tuple[str, str]]":
-        return Asker, (str(self), self.person)  # a copy has the person too
+        return Asker, (str(self), self.person)  # so that a copy keeps the person
 
 
 class TaggedRun(Protocol):
-    """The part of a run of Dagster that says whose it is."""
+    """The attributes of a Dagster run that identify its actor."""
 
     @property
     def run_id(self) -> str: ...
@@ -42,23 +42,24 @@ class TaggedRun(Protocol):
 
 
 def of_run(run: TaggedRun) -> str:
-    """Who asks by this run: ``sensor <name>, run <id>``, a person's ``<name>, run <id>``, or ``run <id>``."""
-    if person := run.tags.get(USER_TAG, ""):
+    """The actor of a run: ``sensor <name>, run <id>``, a person's ``<name>, run <id>``, or ``run <id>``."""
+    person = run.tags.get(USER_TAG, "")
+    if person:
         return Asker(f"{person}, run {run.run_id}", person)
     started = next((f"{kind} {run.tags[tag]}" for tag, kind in _STARTED_BY.items() if tag in run.tags), "")
-    if started and USER_TAG not in run.tags:  # else a person started it again
+    if started and USER_TAG not in run.tags:  # with the tag, a person has started the run again
         return f"{started}, run {run.run_id}"
     return Asker(f"run {run.run_id}", "")
 
 
 def of_cancellation(tags: Mapping[str, str], otherwise: str) -> str:
-    """Who ended the run that has these tags; `otherwise` where nobody knows."""
+    """The person who ended the run with these tags, or `otherwise` if unknown."""
     person = tags.get(CANCELLED_TAG, "")
     return Asker(person, person) if person else otherwise
 
 
 def of_process() -> Asker:
-    """The user of the operating system who runs this process, by the process's own number."""
+    """The user of the operating system who runs this process, by the process's user id."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container's user may have no entry
@@ -67,7 +68,7 @@ def of_process() -> Asker:
 
 
 def refusal(by: str, promoters: Collection[str]) -> str:
-    """Why this one may not decide about champions; empty when they may. `promoters` is empty for everybody."""
+    """Why this actor may not decide about champions; "" if they may. With empty `promoters`, everybody may."""
     if not promoters or not isinstance(by, Asker) or by.person in promoters:
         return ""
     name = by.person or f"nobody known ({by})"

@@ -1,7 +1,7 @@
-"""Idle timeout: a process that takes as long as it takes, and is ended once it does nothing any more.
+"""Idle timeout: run a process without a deadline, but kill it once it makes no progress.
 
-A deadline for the whole would punish the slow; a process that was stopped, or hangs, would keep its caller for ever.
-So it is watched for what it does: time on the processor, bytes read and written, by itself and by all below it.
+A deadline would kill slow but healthy processes; without any limit, a stopped or hanging process would block its caller
+for ever. So the watch looks at the CPU time and the bytes read and written of the process and of all its descendants.
 """
 
 import subprocess
@@ -18,19 +18,19 @@ LOOK_SECONDS = 1.0
 
 
 class Idle(Exception):
-    """A process did nothing for too long, and was killed."""
+    """A process made no progress for too long, and was killed."""
 
 
 @dataclass(frozen=True)
 class EndedProcess:
-    """How a process ended; `error` is what it wrote to standard error."""
+    """The exit code of a process, and its standard error."""
 
     code: int
     error: str
 
 
 def run(command: Sequence[str], folder: Path, idle_seconds: float = IDLE_SECONDS) -> EndedProcess:
-    """Run a command to its end. Raises Idle when it did nothing for so long; it is killed then, with all below it."""
+    """Run a command to its end. After `idle_seconds` without progress, kill it with its children and raise Idle."""
     with tempfile.TemporaryFile() as error:
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=error) as process:
             try:
@@ -43,7 +43,8 @@ def run(command: Sequence[str], folder: Path, idle_seconds: float = IDLE_SECONDS
 
 
 def _watch(process: "subprocess.Popen[bytes]", idle_seconds: float) -> None:
-    done, last = (-1, -1), time.monotonic()
+    done = (-1, -1)
+    last = time.monotonic()
     while True:
         try:
             process.wait(min(LOOK_SECONDS, idle_seconds))
@@ -51,6 +52,7 @@ def _watch(process: "subprocess.Popen[bytes]", idle_seconds: float) -> None:
         except subprocess.TimeoutExpired:
             now = processes.activity(process.pid)
         if now != done:
-            done, last = now, time.monotonic()
+            done = now
+            last = time.monotonic()
         elif time.monotonic() - last > idle_seconds:
             raise Idle(f"process {process.pid} did nothing for {idle_seconds:.0f} s, and was killed")

@@ -1,13 +1,13 @@
-"""Lease: one control plane decides for a home at a time, whoever has started it.
+"""Lease: only one control plane at a time makes decisions for a home, whoever started it.
 
-The code server whose sensors are evaluated first takes the lease, and holds it until it dies: the kernel gives it back,
-however that happens. So it covers `slipway dev` and `slipway up` as well as `dagster dev` or `dg dev` over the same
-home. Who comes second may look: its UI works, its sensors and schedules say who holds the lease, and at the first tick
-after the holder's death it takes over.
+The code server whose sensors are evaluated first takes the lease and holds it until it dies; the kernel releases it,
+however the process ends. So the lease works for `slipway dev` and `slipway up` as well as for `dagster dev` or `dg dev`
+over the same home. A second control plane only shows: its UI works, its sensors and schedules report who holds the
+lease, and it takes over at the first tick after the holder's death.
 
-A code server that was started for the same control plane later, as a person's "Reload" does, supersedes the holder,
-which lives on as long as a run that it has loaded: the newer one claims the lease, and the older one, which looks at
-the claim before each decision and between them, gives it back for good. So there are never two that decide.
+A person's "Reload" starts a newer code server for the same control plane, while the older one lives on until its runs
+end. The newer one claims the lease. The older one checks for a claim before each decision and between decisions, and
+then releases the lease for good. So two servers never decide at the same time.
 """
 
 import contextlib
@@ -25,15 +25,16 @@ from slipway.trainer.base import atomic, parsing, processes, regular_file
 
 FILE = "control-plane.lease"
 CLAIM = "control-plane.claim"
-"""Beside the lease, the newest code server that has claimed it from an older one of its own control plane."""
-ATTEMPTS, PAUSE_SECONDS = 5, 0.01
-"""Somebody who only asks who holds the lease has the lock for a moment."""
+"""The file beside the lease that names the newest code server that claims it from an older one of its control plane."""
+ATTEMPTS = 5
+PAUSE_SECONDS = 0.01
+"""The pause between attempts. A process that only asks who holds the lease takes the lock for a moment."""
 LOOK_SECONDS = 0.2
-"""How often the holder looks whether the lease is claimed."""
+"""How often the holder checks for a claim."""
 HANDOVER_SECONDS = 5.0
-"""How long a claim is waited for; where the older server is deciding, the next tick asks again."""
+"""How long a claimant waits for the older server; if that one is still deciding, the next tick tries again."""
 DECISION_SECONDS = 60.0
-"""A decision that takes longer counts no more, as Dagster has dropped it: it hangs, and keeps nobody from deciding."""
+"""A decision that takes longer no longer blocks a hand-over: it hangs, and Dagster has already given it up."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,11 @@ class LeaseHolder:
     """Seconds since the epoch."""
     command: str
     dagster: str
-    """Its DAGSTER_HOME; empty where it has none."""
+    """Its DAGSTER_HOME, or ""."""
     plane: str
-    """Its control plane: the process that starts its code servers, one after the other."""
+    """Its control plane: the process that starts its code servers."""
     begun: int
-    """When it began, in ticks since the boot: of the code servers of one control plane, the newest decides."""
+    """Its start, in clock ticks since the boot. Of the code servers of one control plane, the newest decides."""
 
     def __str__(self) -> str:
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
@@ -63,7 +64,7 @@ class LeaseHolder:
 
 
 class HomeLease:
-    """The lease of one home, as this process has it or has it not."""
+    """The lease of one home, from the view of this process."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -71,49 +72,53 @@ class HomeLease:
         self._claim = home / CLAIM
         self._descriptor: int | None = None
         self._taking = threading.Lock()
-        self._me = _this_process()  # now, while the process that has started it lives
+        self._me = _this_process()  # read now, since the parent process may end later
         self._newer: LeaseHolder | None = None
         self._watcher: threading.Thread | None = None
         self._deciding: dict[object, float] = {}
-        """When each decision in progress began."""
+        """The monotonic start time of each decision in progress."""
 
     @contextlib.contextmanager
     def decision(self) -> Iterator[str | None]:
-        """Why this process may not decide, None where it may; no other one decides until then. Raises OSError."""
+        """Yields None if this process may decide, else the reason why not. No other process decides meanwhile.
+        Raises OSError.
+        """
         mark = object()
         with self._taking:
-            if (why := self._take()) is None:
+            reason = self._take()
+            if reason is None:
                 self._deciding[mark] = time.monotonic()
         try:
-            yield why
+            yield reason
         finally:
             self._deciding.pop(mark, None)
 
     def take(self) -> str | None:
-        """Hold the lease from now until this process ends or is superseded; else why not, naming who holds it.
+        """Take the lease until this process ends or is superseded. Returns None, or the reason and the holder.
 
         Raises OSError.
         """
-        with self._taking:  # sensors are evaluated in threads
+        with self._taking:  # threads evaluate the sensors
             return self._take()
 
     def _take(self) -> str | None:
         if self._is_superseded():
-            return f"a newer code server of this control plane decides: {self._newer}; this one only ends its runs"
+            return f"a newer code server of this control plane decides: {self._newer}; this one only finishes its runs"
         if self._holds() or self._taken_within(ATTEMPTS * PAUSE_SECONDS):
             return None
-        if (current := self.current_holder()) is not None and self._me.supersedes(current):
+        current = self.current_holder()
+        if current is not None and self._me.supersedes(current):
             atomic.replace(self._claim, json.dumps(asdict(self._me)).encode())
             if self._taken_within(HANDOVER_SECONDS):
                 return None
-            return f"the code server that this one supersedes still decides: {current}; this one does when that has"
+            return f"the older code server is still deciding: {current}; this one takes over when it has finished"
         return (
             f"another control plane decides for {self._home}: {current or 'one that has just ended'}; this one "
-            "only shows what is, and takes over when that one has ended"
+            "only shows the state, and takes over when the other has ended"
         )
 
     def current_holder(self) -> LeaseHolder | None:
-        """The process that holds the lease, None when no live one does. Raises OSError."""
+        """The live process that holds the lease, or None. Raises OSError."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
@@ -127,7 +132,7 @@ class HomeLease:
             os.close(descriptor)
 
     def _holds(self) -> bool:
-        """Whether this process holds the lock of the very file that is there; a home may be removed and made anew."""
+        """Whether this process holds the lock of the file at the path now. A home may be removed and created again."""
         if self._descriptor is None:
             return False
         try:
@@ -136,7 +141,7 @@ class HomeLease:
             return False
 
     def _is_superseded(self) -> bool:
-        """Whether a newer code server of this control plane has claimed the lease; then it never decides again."""
+        """Whether a newer code server of this control plane has claimed the lease; then this one decides no more."""
         if self._newer is None:
             with contextlib.suppress(FileNotFoundError):
                 claimant = _parse_holder(regular_file.read(self._claim))
@@ -144,7 +149,7 @@ class HomeLease:
         return self._newer is not None
 
     def _hand_over(self) -> None:
-        """Give the lease back once it is claimed and nothing is being decided."""
+        """Release the lease once it is claimed and no decision is in progress."""
         while True:
             time.sleep(LOOK_SECONDS)
             with self._taking:
@@ -179,14 +184,15 @@ class HomeLease:
         return True
 
     def _watch(self) -> None:
-        """Look for a claim from now on."""
+        """Start to watch for a claim."""
         if self._watcher is None:
             self._watcher = threading.Thread(target=self._hand_over, name="lease", daemon=True)
             self._watcher.start()
 
 
 def _this_process() -> LeaseHolder:
-    pid, parent = os.getpid(), os.getppid()
+    pid = os.getpid()
+    parent = os.getppid()
     plane = f"{parent}.{processes.begun_ticks(parent)}"
     begun = processes.begun_ticks(pid)
     command = processes.command_line(pid)
@@ -195,7 +201,7 @@ def _this_process() -> LeaseHolder:
 
 
 def _read(descriptor: int) -> LeaseHolder:
-    """What the holder has written; it may not have come to that yet, or be another version's."""
+    """The record of the holder; a placeholder if it is not written yet or belongs to another version."""
     lease_holder = _parse_holder(os.pread(descriptor, 65536, 0))
     return lease_holder or LeaseHolder("this machine", 0, time.time(), "starting", "", "", 0)
 

@@ -1,6 +1,6 @@
-"""Where the UI shows a subject: paths on Dagster's webserver. Pure, and without Dagster, which takes seconds to import.
+"""Links: paths on Dagster's webserver for each subject. Pure, and without Dagster, which takes seconds to import.
 
-`slipway.assets.keys` names the assets; a test holds the two together.
+`slipway.assets.keys` names the assets; a test checks that the two agree.
 """
 
 from slipway.recipes import asset_prefix
@@ -32,7 +32,7 @@ def node(name: str) -> str:
 
 
 def lane(recipe: str) -> str:
-    """The first part of a recipe's assets' keys."""
+    """The first component of the asset keys of a recipe."""
     return asset_prefix.lane(recipe)
 
 

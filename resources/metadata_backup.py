@@ -1,8 +1,8 @@
-"""Backup of the metadata: the databases, the recipes and a few records, as one verified folder on a tier.
+"""Metadata backup: the databases, the recipes and a few records, as one verified folder on a tier.
 
-SQLite's own backup copies a database consistently while other processes write to it, and so does PostgreSQL's. Two
-databases may be moments apart: nothing needs them to agree, because the truth lies in the training stores. A restore
-into an empty home makes that home's dagster/, mlflow.db, settings and recipes/; on a cluster, there are dumps instead.
+The backup functions of SQLite and PostgreSQL copy a database consistently while other processes write to it. Two
+databases may be moments apart; this is harmless, since the training stores are the source of truth. A restore into an
+empty home creates its dagster/, mlflow.db, settings and recipes/; a cluster's backup holds dumps instead.
 """
 
 import contextlib
@@ -31,20 +31,20 @@ LAYOUT = "metadata/1"
 FOLDER = "metadata"
 FIGURES = "figures.json"
 DURABLE = "durable"
-"""The folder of a backup with records of the durable tier, under the names that they have there."""
+"""The folder of a backup that holds records of the durable tier, under their names on that tier."""
 SETTINGS = (cost_settings.FILE, notification_settings.FILE)
-"""The settings in a home. The addresses of notifications hold secrets: their file stays where it is."""
+"""The settings files of a home. The file with the addresses of notifications is not copied, since it holds secrets."""
 Records = Iterable[tuple[str, Path]]
-"""Files of the durable tier that nothing else could make again: their names there, and their paths."""
+"""Files of the durable tier that nothing else could recreate: their names on the tier, and their paths."""
 ABANDONED_SECONDS = DAY
-"""After so long, a backup that is not finished is one whose process was killed."""
+"""The age at which an unfinished backup counts as left behind by a killed process."""
 COUNTED = {"runs": "dagster", "experiments": "mlflow", "registered_models": "mlflow"}
-"""By table, the database that has it: what `Figures` counts of a server."""
+"""The tables whose rows `Figures` counts on a server, each with its database."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a backup holds, counted; a restored backup must hold no less."""
+    """The number of records in a backup. A restored backup must hold at least as many."""
 
     runs: int
     experiments: int
@@ -64,8 +64,8 @@ class Backup:
 def back_up(
     dagster: Path, tracking: Tracking, recipes: Path, figures: Figures, tier: Tier, now: float, records: Records = ()
 ) -> Backup:
-    """Put a new backup on a tier, with these records of the durable tier. Raises tiers.Unavailable, and OSError or
-    sqlite3.Error for what cannot be read."""
+    """Write a new backup to a tier, with these records of the durable tier. Raises tiers.Unavailable, and OSError or
+    sqlite3.Error if something cannot be read."""
 
     def copy(root: Path) -> None:
         for path in _databases(dagster):
@@ -80,7 +80,7 @@ def back_up(
 
 
 def back_up_servers(recipes: Path, figures: Figures, tier: Tier, now: float, records: Records = ()) -> Backup:
-    """As `back_up`, of the databases of servers. Raises Unavailable when one does not answer."""
+    """As `back_up`, for the databases of PostgreSQL servers. Raises Unavailable if one does not answer."""
 
     def copy(root: Path) -> None:
         for service in postgresql.services():
@@ -92,7 +92,7 @@ def back_up_servers(recipes: Path, figures: Figures, tier: Tier, now: float, rec
 def _back_up(
     copy: Callable[[Path], None], recipes: Path, figures: Figures, tier: Tier, now: float, records: Records
 ) -> Backup:
-    folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # so fine that no two share a name
+    folder = f"{FOLDER}/{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%S.%fZ}"  # microseconds keep the names distinct
     _remove_abandoned(tier, now)
     with scratch.folder("slipway-backup") as root:
         copy(root)
@@ -113,31 +113,30 @@ def _back_up(
 
 
 def _with_folder(path: Path) -> Path:
-    """The path, whose folder is there now."""
+    """The path, after creating its parent folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def _recipes(folder: Path) -> dict[str, bytes]:
-    """Each recipe that can be read, whatever it says, by its path in the folder.
+    """Each readable recipe, valid or not, by its path in the folder.
 
-    Whether it is right is another question: one that is wrong must not cost the databases their backup, and code that
-    a recipe names may lie elsewhere.
+    An invalid recipe must not prevent the backup of the databases, and the code that a recipe names may lie elsewhere.
     """
     return {name: texts.encoded(text) for name, text in texts.read(folder).items() if isinstance(text, str)}
 
 
 def _remove_abandoned(tier: Tier, now: float) -> None:
-    """Remove what backups that were killed have left: nobody sees it, and it would stay for ever."""
+    """Remove what killed backups left behind; nothing else would ever remove it."""
     for folder in tier.unfinished(FOLDER):
-        with contextlib.suppress(ValueError):  # another name is no backup's
+        with contextlib.suppress(ValueError):  # the folder is not a backup
             if made_at(folder) < now - ABANDONED_SECONDS:
                 tier.remove(folder)
 
 
 @contextlib.contextmanager
 def _removing(tier: Tier, folder: str) -> Iterator[None]:
-    """Remove a backup that cannot be finished: on a full tier, each night's attempt would take what is left."""
+    """Remove a backup that fails. On a full tier, each nightly attempt would otherwise use up more space."""
     try:
         yield
     except BaseException:
@@ -147,7 +146,7 @@ def _removing(tier: Tier, folder: str) -> Iterator[None]:
 
 
 def _databases(dagster: Path) -> list[Path]:
-    """Dagster's databases. Its folder `storage` has none, and two files for each step of each run."""
+    """Dagster's databases. The folder `storage` is skipped: it has no database, but two files per step of each run."""
     databases: list[Path] = []
     for folder, below, names in os.walk(dagster):
         if Path(folder) == dagster:
@@ -157,9 +156,10 @@ def _databases(dagster: Path) -> list[Path]:
 
 
 def prune(tier: Tier, keep: int, newest_backup: str = "") -> list[str]:
-    """Remove all backups but the newest `keep`, and never `newest_backup`, just made; returns those that went.
+    """Remove all backups except the newest `keep` and `newest_backup`; returns the removed ones.
 
-    By a clock that was set back, that one is older than the others. Raises tiers.Unavailable.
+    The backup just made, `newest_backup`, may look older than the others if the clock was set back. Raises
+    tiers.Unavailable.
     """
     going = [folder for folder in sorted(tier.folders(FOLDER))[:-keep] if folder != newest_backup]
     for folder in going:
@@ -168,7 +168,7 @@ def prune(tier: Tier, keep: int, newest_backup: str = "") -> list[str]:
 
 
 def newest(tier: Tier) -> str:
-    """The folder of the newest backup. Raises ValueError when there is none, and tiers.Unavailable."""
+    """The folder of the newest backup. Raises ValueError if there is none, and tiers.Unavailable."""
     backups = sorted(tier.folders(FOLDER))
     if not backups:
         raise ValueError(f"{tier}/{FOLDER}: found no backup, expected one; slipway backup makes one")
@@ -176,21 +176,22 @@ def newest(tier: Tier) -> str:
 
 
 def made_at(folder: str) -> float:
-    """When a backup was made, by its name; in seconds since the epoch. Raises ValueError for another name."""
+    """When a backup was made, from its name, in seconds since the epoch. Raises ValueError for any other name."""
     try:
         return datetime.strptime(folder, f"{FOLDER}/%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
         raise ValueError(
-            f"backup {folder}: found no name of one, expected a folder as slipway backup prints it, "
+            f"backup {folder}: found another name, expected a folder as slipway backup prints it, "
             f"such as {FOLDER}/20260131T060000.000000Z"
         ) from None
 
 
 @contextlib.contextmanager
 def fetched(tier: Tier, folder: str, name: str, parent: Path) -> Iterator[tuple[Path, Figures]]:
-    """A verified copy of a backup, and what it holds; it lies alone in a scratch folder of this name in `parent`.
+    """A verified copy of a backup, and its counts, in a scratch folder called `name` in `parent`.
 
-    Its files are held to its manifest; of that nobody has kept the hash. Raises as `restore` does.
+    The files are verified against the manifest; the manifest itself is not, since nobody stored its hash. Raises as
+    `restore` does.
     """
     made_at(folder)
     with scratch.folder(name, parent) as scratch_folder:
@@ -199,10 +200,10 @@ def fetched(tier: Tier, folder: str, name: str, parent: Path) -> Iterator[tuple[
 
 
 def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figures:
-    """Restore a backup into the new folder `into` and count what it holds, through Dagster and MLflow themselves.
+    """Restore a backup into the new folder `into`, and count its records with Dagster and MLflow.
 
-    Raises Damaged for bytes that are not what was backed up, and ValueError for a database that is not whole or
-    holds less than was counted, and for a backup that a newer Slipway has made.
+    Raises Damaged if bytes differ from what was backed up, and ValueError if a database is damaged or holds fewer
+    records than were backed up, or if a newer Slipway made the backup.
     """
     fetch(source, folder, manifest, into)
     _refuse_newer(into, folder)
@@ -215,7 +216,7 @@ def restore(source: TierSource, folder: str, manifest: str, into: Path) -> Figur
 
 
 def _refuse_newer(into: Path, folder: str) -> None:
-    """Its databases may have tables that this version does not know."""
+    """Raises ValueError for a backup of a newer Slipway, whose databases may have unknown tables."""
     mark = state.state_of(into)
     if mark is not None and mark.state > state.STATE:
         raise ValueError(
@@ -225,7 +226,7 @@ def _refuse_newer(into: Path, folder: str) -> None:
 
 
 def _counted_files(into: Path) -> Figures:
-    """What the SQLite databases of a backup hold. Raises ValueError for one that is not whole."""
+    """The counts of a backup's SQLite databases. Raises ValueError for a damaged database."""
     for path in sorted(into.rglob("*.db")):
         _check(path)
     tracking = Tracking(uri=f"{database.URI}{into / 'mlflow.db'}") if (into / "mlflow.db").exists() else None
@@ -234,9 +235,9 @@ def _counted_files(into: Path) -> Figures:
 
 
 def _counted_dumps(into: Path) -> Figures:
-    """What the dumps of a backup hold, read to their ends; put into the database for drills where there is one.
+    """The counts of a backup's dumps, read completely, and restored into the drill database if there is one.
 
-    Raises ValueError for a dump that is not whole.
+    Raises ValueError for an incomplete dump.
     """
     dumps = postgresql.dumps(into)
     rows = {
@@ -251,11 +252,13 @@ def _counted_dumps(into: Path) -> Figures:
 
 
 def count(instance: dg.DagsterInstance, tracking: Tracking | None, recipes: Path) -> Figures:
-    """Count what Dagster and MLflow hold, and the recipes. Nothing is made where nothing was tracked."""
-    experiments = models = 0
+    """Count the records of Dagster and MLflow, and the recipes. Creates no tracking database if there is none."""
+    experiments = 0
+    models = 0
     if tracking is not None and tracking.is_there:
         client = tracking.client()
-        experiments, models = len(client.search_experiments()), len(client.search_registered_models())
+        experiments = len(client.search_experiments())
+        models = len(client.search_registered_models())
     return Figures(instance.get_runs_count(), experiments, models, len(_recipes(recipes)))
 
 

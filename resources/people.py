@@ -1,7 +1,7 @@
-"""People: their names, as a proxy gives them in a header and as the platform's settings list them.
+"""People: their names, as a proxy sends them in a header and as the platform's settings list them.
 
-Both are held to the same rules, so that a name in the settings is one that a header can have, and what is recorded of
-who did something is a line that people can read.
+The same rules apply to both. So a header can carry every name in the settings, and every recorded name is one readable
+line.
 """
 
 import re
@@ -13,13 +13,13 @@ from pydantic import AfterValidator
 from slipway.resources.credentials import secret_variables
 
 LONGEST = 256
-"""Characters of a name; an address of mail has 254 at most (RFC 5321)."""
+"""The maximum length of a name in characters; an email address has 254 at most (RFC 5321)."""
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token of RFC 9110
 _SECRET = ("authorization", "proxy-authorization", "cookie")
 
 
 def checked(name: str) -> str:
-    """The name, with one code for each letter. Raises ValueError with what was expected."""
+    """The name in Unicode's composed form (NFC). Raises ValueError with what was expected."""
     if len(name) > LONGEST:
         raise ValueError(f"expected {LONGEST} characters at most")
     if not name.isprintable():
@@ -32,9 +32,9 @@ def checked(name: str) -> str:
 
 
 def named(values: list[str]) -> str:
-    """The person whom the values of a header name, empty for nobody. Raises ValueError.
+    """The person whom the values of a header name, or "". Raises ValueError.
 
-    A server reads a header's bytes as Latin-1; proxies send UTF-8.
+    Servers decode headers as Latin-1, but proxies send UTF-8.
     """
     if len(values) > 1:
         raise ValueError(f"found {len(values)} names, expected one")
@@ -64,6 +64,6 @@ def _header(name: str) -> str:
 
 
 PersonName = Annotated[str, AfterValidator(checked)]
-"""A field for the name of a person."""
+"""A settings field for the name of a person."""
 PersonHeader = Annotated[str, AfterValidator(_header)]
-"""A field for the header that names the person; empty for none."""
+"""A settings field for the header that names the person; empty for none."""

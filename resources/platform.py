@@ -1,7 +1,7 @@
-"""The platform's settings: one YAML file that describes a cluster. An embedded instance needs none.
+"""Platform settings: one YAML file that describes a cluster. An embedded instance needs none.
 
-SLIPWAY_PLATFORM names the file; its first line is ``slipway: platform/1``. It never holds a secret: a field that ends
-in `_file` names the file that does, and credentials of an object store come from the environment (AWS_*).
+SLIPWAY_PLATFORM names the file; its first line is ``slipway: platform/1``. The file never holds a secret: a field that
+ends in `_file` names the file with the secret, and object store credentials come from the environment (AWS_*).
 """
 
 import functools
@@ -34,11 +34,11 @@ from slipway.trainer.base.invalid import require
 from slipway.trainer.config.profiles import PROFILES
 
 VARIABLE = "SLIPWAY_PLATFORM"
-MOUNTED = "none in the settings, which are shown and stored: mount a Secret as a file (`patch`) and name the file"
+MOUNTED = "none, since the settings are shown and stored: mount a Secret as a file (`patch`) and name that file"
 
 _TIERS: dict[str, Any] = {name: (info.annotation, info) for name, info in Tiers.model_fields.items()}
 TierSettings = create_model("TierSettings", __base__=RecipeSection, **_TIERS)
-"""The fields of the resource `Tiers`, typed as strictly as a recipe's."""
+"""The fields of the resource `Tiers`, validated as strictly as a recipe."""
 
 
 def _kind_of_workload(name: str) -> str:
@@ -48,7 +48,7 @@ def _kind_of_workload(name: str) -> str:
 
 
 WorkloadName = Annotated[str, AfterValidator(_kind_of_workload), Field(json_schema_extra={"enum": list(KINDS)})]
-"""The name of a kind of workload in the settings."""
+"""A settings field for a kind of workload."""
 
 
 def _hardware_profile(name: str) -> str:
@@ -58,18 +58,18 @@ def _hardware_profile(name: str) -> str:
 
 
 ProfileName = Annotated[str, AfterValidator(_hardware_profile), Field(json_schema_extra={"enum": ["", *PROFILES]})]
-"""The name of a hardware profile in the settings."""
+"""A settings field for a hardware profile; empty for none."""
 
 
 class TrackingSettings(RecipeSection):
     """The address of MLflow."""
 
     uri: PublicAddress | None = None
-    """`http://…`; a URI with a password belongs into a file."""
+    """The URI of MLflow, `http://…`. If it contains a password, use `uri_file`."""
     uri_file: Text | None = None
-    """The file that holds the URI, such as a mounted secret: `https://user:password@host`."""
+    """A file that holds the URI with its password, `https://user:password@host`, such as a mounted Secret."""
     token_file: str = ""
-    """The file of Slipway's own token, from which MLflow with roles knows the platform; the chart writes it."""
+    """The file with Slipway's own token, by which MLflow recognises the platform if roles are on; the chart sets it."""
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -79,71 +79,71 @@ class TrackingSettings(RecipeSection):
 
 
 class NodeTaskSettings(RecipeSection):
-    """The pods of node tasks, which stage data, remove old data and measure the disk of one node."""
+    """The pods of node tasks, which stage data on one node, remove old data there and measure its disk."""
 
     resources: dict[str, Quantity] = Field(default={"cpu": "4", "memory": "4Gi"})
-    """What each pod gets: its limits, and its requests but for `requests`; it needs no GPU."""
+    """The limits of each pod, and its requests unless `requests` sets them. The pod needs no GPU."""
     requests: dict[str, Quantity] = Field(default={})
-    """What is reserved for each pod where that is less than its limits."""
+    """The requests of each pod, if they are lower than its limits."""
     priority: str = ""
     """The PriorityClass of these pods."""
 
 
 def _scheduler(address: str) -> str:
     if not re.fullmatch(r"tls://[^\s/:@]+:[0-9]{1,5}", address):
-        raise ValueError("expected tls://HOST:PORT: who may reach a scheduler without certificates may run any code")
+        raise ValueError("expected tls://HOST:PORT: without certificates, anybody who reaches it can run any code")
     return address
 
 
 class DaskSettings(RecipeSection):
-    """The cluster of Dask whose workers read, clean and encode the documents of datasets (docs/datasets.md)."""
+    """The Dask cluster whose workers read, clean and encode the documents of datasets (docs/datasets.md)."""
 
     scheduler: Annotated[str, AfterValidator(_scheduler)]
-    """The address of its scheduler: `tls://host:8786`."""
+    """The address of the scheduler, such as `tls://host:8786`."""
     certificates: Text
-    """The folder of ca.crt, tls.crt and tls.key, which all processes of the cluster have, and no others."""
+    """The folder with ca.crt, tls.crt and tls.key. Only the processes of the Dask cluster may have these files."""
 
 
 class ComputeSettings(RecipeSection):
-    """How jobs run on the cluster, and what its nodes give them."""
+    """How jobs run on the cluster, and which resources they get."""
 
     launcher: WorkloadName = JobSet.name
-    """The kind of object that runs a training's pods; `job` needs nothing installed."""
+    """The kind of Kubernetes object that runs the pods of a training. `job` needs no extra controller."""
     hardware: ProfileName = ""
-    """The profile of the cluster's hardware, which trainings must fit (`slipway plan --on`); empty for none."""
+    """The hardware profile of the cluster, which trainings must fit (`slipway plan --on`); empty for no check."""
     kubeconfig: str = ""
-    """The path of a kubeconfig; empty inside the cluster, where pods have a service account."""
+    """The path of a kubeconfig; leave it empty inside the cluster, where pods use their service account."""
     context: str = ""
-    """One of the kubeconfig's contexts; empty for its current one."""
+    """The context of the kubeconfig; empty for its current context."""
     cluster: Cluster
     node_tasks: NodeTaskSettings = NodeTaskSettings()
     steps: StepSettings = StepSettings()
-    """What the pods of heavy steps get: building a dataset, evaluating, restoring."""
+    """The resources of the pods of heavy steps: building a dataset, evaluating, restoring."""
     dask: DaskSettings | None = None
-    """The workers that build datasets; without it, each step builds in its own pod."""
+    """The Dask workers that build datasets; without it, each step builds in its own pod."""
     quarantine: HealthRules = HealthRules()
-    """When a node that something speaks against is taken out of service; without `apply`, it is only recorded."""
+    """When a suspected node is taken out of service. Without `apply`, the suspicion is only recorded."""
 
     serving: ServingSettings | None = None
-    """How models are served (`slipway models serve`); without it, they are not served on this cluster."""
+    """How models are served (`slipway models serve`); without it, this cluster serves no models."""
 
     @field_validator("cluster")
     @classmethod
     def _has_no_secret(cls, cluster: Cluster) -> Cluster:
-        if named := credentials.secret_variables(cluster.environment):
-            raise RefusedValue([RecipeFault(("environment", named[0]), "a secret", MOUNTED)])
+        for variable in credentials.secret_variables(cluster.environment):
+            raise RefusedValue([RecipeFault(("environment", variable), "a secret", MOUNTED)])
         return cluster
 
 
 class OpenLineageSettings(RecipeSection):
-    """Where OpenLineage events go."""
+    """The target of OpenLineage events."""
 
     url: PublicAddress = ""
-    """Where they are posted: `http://host:5000/api/v1/lineage`."""
+    """The URL that receives the events, such as `http://host:5000/api/v1/lineage`."""
     file: str = ""
-    """A file to which they are appended, one a line."""
+    """A file to which the events are appended, one per line."""
     key_file: str = ""
-    """The file with the key that the server asks for, such as a mounted secret."""
+    """The file with the API key of that server, such as a mounted Secret."""
 
     @model_validator(mode="after")
     def _is_one_at_most(self) -> Self:
@@ -153,12 +153,12 @@ class OpenLineageSettings(RecipeSection):
 
 
 class PageSettings(RecipeSection):
-    """Where people open the servers in a browser, for the links from one to the other."""
+    """The addresses at which people open the web pages, used for links between them."""
 
     dagster: PublicAddress = ""
-    """The webserver's, `https://slipway.example`; empty for the `address` of `notifications`, where that is set."""
+    """The address of the webserver, such as `https://slipway.example`; empty for `notifications.address`, if set."""
     mlflow: PublicAddress = ""
-    """MLflow's; empty for `tracking.uri`."""
+    """The address of MLflow; empty for `tracking.uri`."""
 
 
 class Platform(CostSettings):
@@ -170,45 +170,45 @@ class Platform(CostSettings):
     tracking: TrackingSettings
     compute: ComputeSettings
     user_header: PersonHeader = ""
-    """The header in which a proxy in front of the webserver names the person; empty without such a proxy."""
+    """The header in which a proxy in front of the webserver sends the person's name; empty without such a proxy."""
     operators: list[PersonName] = Field(default_factory=list)
-    """The people who may start, stop and change things, besides the promoters; without any, everybody may."""
+    """The people who may start, stop and change things. Promoters may too. If the list is empty, everybody may."""
     promoters: list[PersonName] = Field(default_factory=list)
-    """The people who may promote, roll back, demote, approve and thaw models; without any, everybody may."""
+    """The people who may promote, roll back, demote, approve and thaw models. If the list is empty, everybody may."""
     openlineage: OpenLineageSettings = OpenLineageSettings()
-    """Where OpenLineage events of snapshots, trainings and checkpoints go; without it, none are sent."""
+    """The target of OpenLineage events of snapshots, trainings and checkpoints; without it, none are sent."""
     pages: PageSettings = PageSettings()
-    """Where people open Dagster and MLflow; without it, the runs of MLflow do not link to Dagster."""
+    """The addresses of Dagster and MLflow; without them, runs in MLflow do not link to Dagster."""
     revision: str = ""
-    """Revision of the code, recorded in every checkpoint."""
+    """The revision of the code, recorded in every checkpoint; empty for the revision of the image."""
     notifications: NotificationSettings | None = None
-    """Who is notified of incidents, of what waits for a person, and more; without it, nobody."""
+    """Who receives notifications of incidents, of tasks for a person, and more; without it, nobody does."""
 
     @model_validator(mode="after")
     def _knows_its_operators(self) -> Self:
-        expected = "expected the header in which the proxy names the person, since operators are named"
+        expected = "expected the header in which the proxy sends the person's name, since there are operators"
         require(bool(self.user_header) or not self.operators, "user_header", expected)
         return self
 
     @property
     def dagster_page(self) -> str:
-        """Where people open the webserver; empty where no setting says it."""
+        """The address of the webserver, or "" if no setting gives it."""
         return self.pages.dagster or (self.notifications.address if self.notifications else "")
 
 
 def named(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file that SLIPWAY_PLATFORM names; None for an embedded instance."""
+    """The file that SLIPWAY_PLATFORM names, or None for an embedded instance."""
     return Path(environ[VARIABLE]) if environ.get(VARIABLE) else None
 
 
 def dask_here() -> DaskSettings | None:
-    """The cluster of Dask in the settings that SLIPWAY_PLATFORM names; None without them, or without one."""
+    """The Dask cluster of the settings that SLIPWAY_PLATFORM names, or None."""
     file = named()
     return load(file).compute.dask if file else None
 
 
 def costs_here() -> CostSettings:
-    """Prices and quotas by the settings that SLIPWAY_PLATFORM names, else by those in the embedded instance's home."""
+    """Prices and quotas from the settings that SLIPWAY_PLATFORM names, else from the embedded instance's home."""
     file = named()
     return _settings(file) if file else cost_settings.of_home(Home.of().root)
 

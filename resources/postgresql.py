@@ -1,7 +1,7 @@
-"""PostgreSQL: databases are backed up and put back by its own tools, pg_dump and pg_restore.
+"""PostgreSQL: backup and restore of databases with pg_dump and pg_restore.
 
-A database is named by its section in the file that PGSERVICEFILE names, a mounted Secret: [dagster] and [mlflow], and
-[drill] for an empty database into which each backup is restored. So no password is in an argument or a message.
+PGSERVICEFILE names a file, a mounted Secret, with one section per database: [dagster], [mlflow], and [drill] for an
+empty database into which each backup is restored. Commands name the section, so no argument or message has a password.
 """
 
 import configparser
@@ -25,16 +25,16 @@ DRILL = "drill"
 SUFFIX = ".dump"
 CONNECT_SECONDS = 30
 END_OF_ROWS = b"\\.\n"
-"""The line after the rows of a table, in what pg_restore writes."""
+"""The line that ends the rows of a table in pg_restore's output."""
 
 
 def serves(instance: "DagsterInstance") -> bool:
-    """Whether Dagster's storage is on such a server."""
+    """Whether Dagster's storage is in PostgreSQL."""
     return type(instance.run_storage).__module__.startswith("dagster_postgres")
 
 
 def sections(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The databases that the file of services names; none without such a file. Raises ValueError and OSError."""
+    """The databases in the service file; none without such a file. Raises ValueError and OSError."""
     if not environ.get(SERVICE_FILE):
         return []
     parser = configparser.ConfigParser(interpolation=None, strict=False)
@@ -43,12 +43,12 @@ def sections(environ: Mapping[str, str] = os.environ) -> list[str]:
     except configparser.Error as error:
         line = f", line {error.lineno}" if isinstance(error, configparser.MissingSectionHeaderError) else ""
         message = f"{environ[SERVICE_FILE]}{line}: found no sections, expected [dagster] and host=, dbname= below it"
-        raise ValueError(message) from None  # the cause would show the line, which may be a password
+        raise ValueError(message) from None  # the cause would show the line, which may hold a password
     return parser.sections()
 
 
 def services() -> list[str]:
-    """The databases that are backed up: Dagster's, and MLflow's where it is ours. Raises ValueError as `sections`."""
+    """The databases to back up: Dagster's, and MLflow's if the file has it. Raises as `sections`, and ValueError."""
     names = [name for name in BACKED_UP if name in sections()]
     if not names:
         raise ValueError(f"{SERVICE_FILE}={os.environ.get(SERVICE_FILE, '')}: found no section [dagster], expected one")
@@ -57,16 +57,17 @@ def services() -> list[str]:
 
 def dumps(folder: Path) -> dict[str, Path]:
     """The dumps in a folder, by database."""
-    return {name: path for name in BACKED_UP if (path := folder / f"{name}{SUFFIX}").is_file()}
+    files = {name: folder / f"{name}{SUFFIX}" for name in BACKED_UP}
+    return {name: path for name, path in files.items() if path.is_file()}
 
 
 def dump(service: str, folder: Path) -> None:
-    """Dump a database into a folder, as it was at one moment. Raises Unavailable and ValueError as all below."""
+    """Dump a consistent snapshot of a database into a folder. Raises Unavailable and ValueError, as all below do."""
     _do("pg_dump", "--format=custom", *_PLAIN, f"--file={folder / f'{service}{SUFFIX}'}", f"--dbname=service={service}")
 
 
 def restore(service: str, dump: Path) -> None:
-    """Put a database back, in one transaction: whole, or not at all."""
+    """Restore a database in one transaction."""
     _do(
         *("pg_restore", "--single-transaction", "--clean", "--if-exists", "--exit-on-error"),
         *(*_PLAIN, f"--dbname=service={service}", str(dump)),
@@ -74,7 +75,7 @@ def restore(service: str, dump: Path) -> None:
 
 
 def rows(dump: Path, table: str) -> int:
-    """How many rows of a table a dump has; 0 for a table that it has not."""
+    """The number of rows of a table in a dump; 0 if the dump has no such table."""
     tool = _tool("pg_restore")
     command = [tool, "--data-only", f"--table={table}", "--file=-", str(dump)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()) as process:
@@ -94,7 +95,7 @@ def rows(dump: Path, table: str) -> int:
 
 
 def rows_of(service: str, table: str) -> int:
-    """How many rows a table of a database has."""
+    """The number of rows of a table in a database."""
     with _connected(service) as connection, connection.cursor() as cursor:
         cursor.execute(f'SELECT count(*) FROM "{table}"')
         [(count,)] = cursor.fetchall()
@@ -102,7 +103,7 @@ def rows_of(service: str, table: str) -> int:
 
 
 def require_alone(service: str) -> None:
-    """Raises ValueError when anybody else is connected to a database."""
+    """Raises ValueError if another client is connected to a database."""
     with _connected(service) as connection, connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
@@ -111,7 +112,7 @@ def require_alone(service: str) -> None:
         [(others,)] = cursor.fetchall()
     if others:
         raise ValueError(
-            f"database {service}: found {others} connections of others, expected none: scale the control plane to 0 "
+            f"database {service}: found {others} other connections, expected none: scale the control plane to 0 "
             "first (docs/formats.md#upgrade)"
         )
 
@@ -143,7 +144,7 @@ def _tool(name: str) -> str:
     program = shutil.which(name)
     if program is None:
         raise ValueError(
-            f"{name}: found no such program, expected PostgreSQL's client, of the server's version or newer"
+            f"{name}: found no such program, expected the PostgreSQL client of the server's version or newer"
         )
     return program
 
@@ -153,5 +154,5 @@ def _environment() -> dict[str, str]:
 
 
 def _last(errors: str) -> str:
-    """The first line of an error: the others repeat the statement, with what it has of people's data."""
-    return (errors.strip().splitlines() or ["it ended without a word"])[0]
+    """The first line of an error. The other lines repeat the statement, which may contain people's data."""
+    return (errors.strip().splitlines() or ["it ended without a message"])[0]

@@ -1,8 +1,7 @@
-"""Posting: a JSON document for a server of others, such as a catalogue of lineage or a collector of traces.
+"""Posting: send a JSON document to an external server, such as a lineage catalogue or a trace collector.
 
-A header may hold a key, and what a server answers ends in the logs of sensors. So no value of a header is ever in a
-message, even where the server repeats it, and no redirection is followed: it would take the key to another host, and
-ask there for a page instead of posting.
+A header may hold a key, and the server's answer appears in the logs of sensors. So messages never contain the value of
+a header, even if the server repeats it. Redirects are not followed: they would send the key to another host, as a GET.
 """
 
 import http.client
@@ -15,22 +14,24 @@ from slipway.resources.errors import Unavailable
 from slipway.trainer.base import proxy_bypass
 
 REFUSALS = (408, 429)
-"""Answers that say "later", among those that otherwise say "never"."""
-READ_BYTES, MESSAGE_LENGTH = 1 << 16, 500
-"""So much of what a server says about a refusal is read, and so many characters of that are repeated."""
+"""The 4xx status codes after which a retry makes sense."""
+READ_BYTES = 1 << 16
+"""How much of an error response is read."""
+MESSAGE_LENGTH = 500
+"""How many characters of an error response a message repeats."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Takes a redirection as an answer like any other."""
+    """Treats a redirect as an error response."""
 
     def redirect_request(self, *_: object) -> None:
         return None
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float, what: str) -> None:
-    """Post a document; `what` names it in messages, and `headers` are those that the server asks for.
+    """Post a document; `what` names it in messages, `headers` are added to the request.
 
-    Raises Unavailable while the server is away, and ValueError for a document that it refuses.
+    Raises Unavailable if the server is away, and ValueError if it rejects the document.
     """
     request = urllib.request.Request(url, body, {"Content-Type": "application/json", **headers}, method="POST")
     try:
@@ -39,7 +40,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], seconds: float, what
     except urllib.error.HTTPError as error:
         problem = f"{url}: it answered {error.code} {error.reason}"
         if 300 <= error.code < 400:
-            problem = f"{problem} to {what}, expected that it takes it there: set the address that it has moved to"
+            problem = f"{problem} to {what}, expected no redirect: set the address to which the server has moved"
         elif not 400 <= error.code < 500 or error.code in REFUSALS:
             raise Unavailable(credentials.without(problem, headers.values())) from None
         else:
@@ -55,4 +56,4 @@ def _answer_text(error: urllib.error.HTTPError) -> str:
     try:
         return error.read(READ_BYTES).decode(errors="replace")
     except (OSError, http.client.HTTPException):
-        return "the rest of its answer did not come"
+        return "its answer was cut off"

@@ -1,6 +1,6 @@
-"""The resources of this place: those of the embedded instance in a home, or of the cluster that settings describe.
+"""Resource sets: the resources of an embedded instance, or those of the cluster that the settings describe.
 
-Nothing else differs between the two but where the steps of a run are executed, and who backs the databases up.
+Apart from the resources, the two differ only in the executor of steps and in who backs up the databases.
 """
 
 from typing import Any
@@ -37,15 +37,15 @@ def embedded_resources(home: Home) -> Resources:
 
 
 def cluster_resources(settings: Platform) -> Resources:
-    """The resources of a cluster. No secret is read here: what a resource holds is shown and stored."""
+    """The resources of a cluster. They contain no secret, since Dagster shows and stores their configuration."""
     from slipway.resources.compute.kubernetes import (
-        KubernetesCompute,  # with Kubernetes' client, which others do not need
+        KubernetesCompute,  # imports the Kubernetes client, which an embedded instance does not need
     )
 
     return {
         "tiers": Tiers(**settings.tiers.model_dump()),
         "compute": KubernetesCompute(
-            # Dagster's configurations have no null.
+            # Dagster's configuration has no null.
             settings=settings.compute.model_dump(mode="json", exclude_none=True),
             revision=settings.revision or code.revision(),
             rank_hours=_rank_hours(settings),
@@ -63,5 +63,5 @@ def cluster_resources(settings: Platform) -> Resources:
 
 
 def _rank_hours(settings: CostSettings) -> dict[str, dict[str, Any]]:
-    """The quotas as a configuration of Dagster has them."""
+    """The quotas as Dagster configuration."""
     return {owner: dict(vars(quota)) for owner, quota in settings.quotas.items()}

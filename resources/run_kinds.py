@@ -1,8 +1,8 @@
-"""Kinds of runs: how many runs of Dagster run at once is limited by what they do, kind by kind, and by nothing else.
+"""Kinds of runs: each kind of Dagster run has its own concurrency limit; there is no overall limit.
 
-One number for all would let the runs that wait for trainings, which live for weeks, hold up all others. What each kind
-of work counts as is in the table of `slipway.assets.execution.pods`; the run coordinator reads it in the steps of a
-run, however that was launched, and the limits are in the instance's settings.
+With one common limit, runs that wait for trainings for weeks would block all others. A table in
+`slipway.assets.execution.pods` gives the kind of each step; the run coordinator reads it from a run's steps, however
+the run was launched. The limits are in the instance's settings.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,18 +11,18 @@ from enum import StrEnum
 from dagster._core.storage.tags import PRIORITY_TAG
 
 TAG = "slipway/kind"
-"""On a step what it counts as, and on a run what it counts as among the limits."""
+"""The tag with the kind, on a step and on a run."""
 
 
 class RunKind(StrEnum):
-    """What a run counts as. A run of several kinds counts as the one of them that stands first: it takes longest."""
+    """The kind of a run, for its limit. A run with steps of several kinds takes the first, which takes longest."""
 
     TRAINING = "training"
     """Waits for a training."""
     SWEEP = "sweep"
     """Waits for the trials of a sweep."""
     DATA = "data"
-    """Makes a dataset or a suite."""
+    """Builds a dataset or a suite."""
     EVALUATION = "evaluation"
     """Measures or replays a checkpoint."""
     MODEL = "model"
@@ -30,24 +30,27 @@ class RunKind(StrEnum):
     STAGING = "staging"
     """Stages shards on nodes."""
     UPKEEP = "upkeep"
-    """Is done periodically: retention, backups, drills, reports."""
+    """Runs periodically: retention, backups, drills, reports."""
     RECOVERY = "recovery"
     """Finds out which node is at fault."""
     VERB = "verb"
-    """Does what a person asked for and waits for: start, stop, pause, resume, delete, promote."""
+    """Carries out a request for which a person waits: start, stop, pause, resume, delete, promote."""
 
 
 UNLIMITED = (RunKind.RECOVERY, RunKind.VERB)
 PRIORITIES = {RunKind.VERB: 2, RunKind.RECOVERY: 1}
-"""Of runs that may begin, those with a higher number begin first; all others have 0."""
+"""The priorities of queued runs: a higher number starts first. All other kinds have 0."""
 
 
 def of_steps(steps: Iterable[Mapping[str, str]]) -> RunKind:
-    """What a run counts as whose steps have these tags. Steps that are not ours say nothing: they are upkeep."""
+    """The kind of a run whose steps have these tags; upkeep if no step has the tag, as in users' own assets."""
     kinds = {tags[TAG] for tags in steps if TAG in tags}
     return next((kind for kind in RunKind if kind in kinds), RunKind.UPKEEP)
 
 
 def tags(kind: RunKind) -> dict[str, str]:
     """The tags of a run of this kind."""
-    return {TAG: kind.value, **({PRIORITY_TAG: str(PRIORITIES[kind])} if kind in PRIORITIES else {})}
+    run_tags = {TAG: kind.value}
+    if kind in PRIORITIES:
+        run_tags[PRIORITY_TAG] = str(PRIORITIES[kind])
+    return run_tags

@@ -1,7 +1,7 @@
-"""Run launcher of one machine: Dagster's own, which also says whether the process of a run is still there.
+"""Run launcher of one machine: Dagster's own, which also checks whether the process of a run is alive.
 
-The code server that forked a run says so when its process dies; where that server is gone too, nobody does, and the run
-would count as under way for ever. The run itself has on record in which process it is.
+The code server that forked a run reports when the run's process dies. If that server is gone too, nobody reports it,
+and the run would stay in progress for ever. So this launcher reads the process id from the run's event log.
 """
 
 from collections.abc import Iterator
@@ -12,18 +12,18 @@ from dagster._core.launcher.base import CheckRunHealthResult, WorkerStatus
 from slipway.trainer.base import processes
 
 MARGIN_SECONDS = 5.0
-"""A process that has begun so much later than the run's was seen has only the same number."""
+"""A process that started this much later than the run was seen is another process that reuses the id."""
 
 
 class LocalRunLauncher(DefaultRunLauncher):
-    """Dagster's launcher, which looks for the processes of runs."""
+    """Dagster's launcher, with a health check of the runs' processes."""
 
     @property
     def supports_check_run_worker_health(self) -> bool:
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Whether the run's process lives; one that is not on record yet is coming up."""
+        """Whether the run's process is alive. A run without a recorded process is still starting, so alive."""
         for pid, launched_at in self._processes(run):
             begun = processes.start_of(pid)
             if begun is None or begun > launched_at + MARGIN_SECONDS:
@@ -31,7 +31,7 @@ class LocalRunLauncher(DefaultRunLauncher):
         return CheckRunHealthResult(WorkerStatus.RUNNING)
 
     def _processes(self, run: DagsterRun) -> Iterator[tuple[int, float]]:
-        """The run's own process, and when it was there, in seconds since the epoch."""
+        """The id of the run's process, and when it was recorded, in seconds since the epoch."""
         for entry in self._instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):
             event = entry.dagster_event
             metadata = event.engine_event_data.metadata if event else {}

@@ -1,7 +1,7 @@
-"""Secret lines: what of a difference, as git writes it, looks like a secret, by the file's name and by its contents.
+"""Secret lines: find what looks like a secret in a git difference, by the name and the content of each file.
 
-A line that was added is written over, and the difference still applies. A secret in lines that were there before
-cannot be: their hunk is left out.
+An added line is overwritten, and the difference still applies. Context and removed lines cannot be overwritten without
+breaking the difference, so their hunk is left out.
 """
 
 import re
@@ -14,31 +14,31 @@ NAMES = (".env", ".env.*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks",
          "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc", ".pgpass", "pg_service.conf",
          ".htpasswd", ".git-credentials", ".npmrc", ".pypirc", "kubeconfig*", "*token*", "*secret*", "*credential*",
          "*passw*", "*apikey*", "*api_key*", "*api-key*")  # fmt: skip
-"""Names of files that are used for secrets."""
+"""Name patterns of files that usually hold secrets."""
 CODE = (".py", ".pyi", ".md", ".html", ".css", ".js", ".ts", ".tpl", ".sh", ".rst")
-"""A file with such an ending is judged by its contents alone: its name says what it is about."""
+"""Files with these endings are judged by their content only: a name such as tokens.py describes a topic."""
 NO_SECRET = re.compile(r"tokeni[sz]", re.IGNORECASE)
 ASSIGNED = re.compile(
     r"(?m)^\s*(?:export\s+)?[A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?)[A-Z0-9_]*"
     r"\s*[=:]\s*[\"']?(?=[^\s\"']*[0-9])[^\s\"'{}()\[\]<>$,]{8,}"
 )
-"""A variable as shells and `.env` files set it, whose value has a digit: names of other variables have none."""
+"""A variable as shells and `.env` files set it. The value must have a digit, unlike the names of other variables."""
 BARE = re.compile(r"(?m)^[A-Za-z0-9+/]{60,}={0,2}$")
-"""A line of a key, whose first line may stand elsewhere."""
+"""A line of a key, even if the key's first line is elsewhere."""
 OVER = "[left out: it looks like a secret]"
 _HUNK = re.compile(rb"(?m)^@@ ")
 
 
 def is_secret_name(path: str) -> bool:
-    """Whether a file is named as files with secrets are."""
+    """Whether the name of a file suggests that it holds secrets."""
     name = PurePosixPath(path).name.lower()
     return not name.endswith(CODE) and not NO_SECRET.search(name) and any(fnmatch(name, pattern) for pattern in NAMES)
 
 
 def of_section(path: str, section: bytes) -> tuple[bytes, str]:
-    """A file's part of a difference without what looks like a secret, and what is missing; "" where nothing is."""
+    """A file's section of a difference without what looks like a secret, and a note of what is missing, or ""."""
     if is_secret_name(path):
-        return b"", "the name is one of a file with secrets"
+        return b"", "its name suggests a file with secrets"
     starts = [match.start() for match in _HUNK.finditer(section)]
     if not starts:
         return section, ""
@@ -48,16 +48,23 @@ def of_section(path: str, section: bytes) -> tuple[bytes, str]:
     dropped = 0
     for begin, end in bounds:
         hunk, count = _clean(section[begin:end].decode(errors="surrogateescape"))
-        added += max(count, 0)
-        dropped += count < 0
-        hunks += [hunk.encode(errors="surrogateescape")] if count >= 0 else []
-    notes_on_omissions = [f"{added} lines that look like a secret"] if added else []
-    notes_on_omissions += [f"{dropped} hunks beside what looks like a secret"] if dropped else []
-    return (section[: starts[0]] + b"".join(hunks) if hunks else b""), ", ".join(notes_on_omissions)
+        if count < 0:
+            dropped += 1
+        else:
+            added += count
+            hunks.append(hunk.encode(errors="surrogateescape"))
+    omissions = list[str]()
+    if added:
+        omissions.append(f"{added} lines that look like a secret")
+    if dropped:
+        omissions.append(f"{dropped} hunks beside what looks like a secret")
+    if hunks:
+        hunks.insert(0, section[: starts[0]])
+    return b"".join(hunks), ", ".join(omissions)
 
 
 def _clean(hunk: str) -> tuple[str, int]:
-    """A hunk with its added secrets written over, and how many lines that were; -1 where it cannot be kept."""
+    """A hunk with its added secrets overwritten, and the number of these lines; -1 if the hunk must be left out."""
     lines = hunk.split("\n")
     if _secret(lines, " -"):
         return "", -1
@@ -70,7 +77,7 @@ def _clean(hunk: str) -> tuple[str, int]:
 
 
 def _secret(lines: list[str], marks: str) -> list[int]:
-    """The places of the lines, of those that begin with one of these marks, in which something looks like a secret."""
+    """The indices of the lines that start with one of `marks` and contain what looks like a secret."""
     indices = [index for index, line in enumerate(lines) if index and line and line[0] in marks]
     text = "\n".join(lines[index][1:] for index in indices)
     ends = list[int]()

@@ -1,4 +1,4 @@
-"""Settings in a YAML file whose first line names its format: read strictly, with every problem and its line."""
+"""Settings files: YAML whose first line names the format, validated strictly, with the line of every problem."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ Settings = TypeVar("Settings", bound=RecipeSection)
 
 
 def load(path: Path, kind: type[Settings], format: str, what: str) -> Settings:
-    """The settings in a file; `what` they are, for a message. Raises InvalidRecipes with every problem and its line."""
+    """The settings in a file; `what` describes them in messages. Raises InvalidRecipes with all problems and lines."""
     file = str(path)
     try:
         data = regular_file.read(path)

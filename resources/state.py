@@ -1,8 +1,8 @@
-"""State: which version of all formats together a durable tier holds, said by one file of it, ``state.json``.
+"""State: the version of all formats of a durable tier together, recorded in its file ``state.json``.
 
-Each format has a version of its own. The state covers what has none, and says in one place whether a program may work
-here at all: a tier that a newer version has written is refused before anything of it is read. A tier without the file
-is new, or of the oldest release that this one reads.
+Each format also has a version of its own. The state covers records without one, and decides in one place whether a
+program may use a tier at all: a tier that a newer version wrote is rejected before anything else is read. A tier
+without the file is new, or was written by the oldest release that this one reads.
 """
 
 import time
@@ -11,16 +11,17 @@ from pathlib import Path
 
 from slipway.trainer.base import atomic, codec, listing, parsing, regular_file
 
-FILE, FORMAT = "state.json", "slipway.state/1"
+FILE = "state.json"
+FORMAT = "slipway.state/1"
 RELEASES = {2: "0.2"}
-"""By state, the first release that writes it. Who changes a format on disk adds one, with its migrations. State 1 was
-that of 0.1, whose homes are not read."""
+"""The first release that writes each state. A change of a format on disk adds a state and its migrations.
+State 1 was that of 0.1, whose homes are not read."""
 STATE = max(RELEASES)
 
 
 @dataclass(frozen=True)
 class StateMark:
-    """What ``state.json`` says."""
+    """The content of ``state.json``."""
 
     state: int
     version: str
@@ -30,10 +31,10 @@ class StateMark:
 
 
 def state_of(durable: Path) -> StateMark | None:
-    """The mark of a durable tier; None where there is none.
+    """The mark of a durable tier, or None.
 
-    Only `state` and `version` are read, so that the marks of all versions to come can be. Raises ValueError for a file
-    without them, and OSError.
+    Only `state` and `version` are required, so that this version can read the marks of all future versions. Raises
+    ValueError for a file without them, and OSError.
     """
     path = durable / FILE
     try:
@@ -46,12 +47,12 @@ def state_of(durable: Path) -> StateMark | None:
 
 
 def refuse_newer(durable: Path) -> StateMark | None:
-    """The mark of a durable tier. Raises ValueError for one that a newer Slipway has written, as `state_of`."""
+    """The mark of a durable tier. Raises ValueError if a newer Slipway wrote it, and as `state_of` does."""
     mark = state_of(durable)
     if mark is not None and mark.state > STATE:
         raise ValueError(
             f"{durable}: found state {mark.state}, which Slipway {mark.version} wrote, expected {STATE} or older: "
-            f"this is Slipway {RELEASES[STATE]}; install {mark.version}, or take its upgrade back with it: "
+            f"this is Slipway {RELEASES[STATE]}; install {mark.version}, or use it to undo the upgrade: "
             "slipway upgrade --undo"
         )
     return mark
@@ -63,5 +64,5 @@ def write(durable: Path, state: int) -> None:
 
 
 def is_new(durable: Path) -> bool:
-    """Whether a durable tier holds nothing yet. Raises OSError when it cannot be listed."""
+    """Whether a durable tier is empty. Raises OSError if it cannot be listed."""
     return not listing.names_if_there(durable)

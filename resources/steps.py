@@ -1,6 +1,6 @@
-"""Steps: the section `compute.steps` of the platform's settings, and whether a pod fits a node. Pure but for reading.
+"""Steps: the section `compute.steps` of the platform's settings, and the check whether a pod fits a node.
 
-A step that no node is large enough for would wait for ever: it is refused before it is launched, with what is missing.
+A step that fits no node would wait for ever, so it is rejected before its launch, with what is missing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,24 +12,24 @@ from slipway.recipes.parts import RecipeSection
 from slipway.resources.kubernetes.objects import KubernetesObject
 
 MEASURED = ("cpu", "memory", "ephemeral-storage")
-"""What a node has whatever is plugged into it; devices come and go with their plugins."""
+"""The resources that are compared. Devices are not, since they come and go with their plugins."""
 
 
 class StepSettings(RecipeSection):
-    """The pods of heavy steps: what builds datasets, evaluates, restores and cleans."""
+    """The resources of pods of heavy steps: building datasets, evaluating, restoring and cleaning up."""
 
     most: Amounts = Field(default_factory=dict)
-    """The most that a step gets unless its recipe or `needs` asks for more: what the largest node can give."""
+    """The maximum for a step, unless its recipe or `needs` asks for more. Set it to the size of the largest node."""
     requests: Amounts = Field(default_factory=dict)
-    """What is reserved for each step where that is less than its limits, for nodes that have other work too."""
+    """The requests of each step, if they are lower than its limits, for nodes that also run other work."""
     needs: dict[HeavyWork, Amounts] = Field(default_factory=dict)
-    """What the steps of one kind of work get: `evaluation: {memory: 64Gi}`. A recipe comes before it."""
+    """The resources of steps by kind of work, such as `evaluation: {memory: 64Gi}`. A recipe overrides them."""
     sandbox: str = ""
-    """The RuntimeClass (gvisor) of steps that read what others wrote: documents, tokenizer, snapshot and suite."""
+    """The RuntimeClass, such as gvisor, of steps that read untrusted data: documents, tokenizer, snapshot and suite."""
 
 
 def misfit(requests: Mapping[str, str], nodes: Iterable[KubernetesObject]) -> str:
-    """Why no node can hold a pod with these requests; empty if one can, were it free of other pods."""
+    """Why no node can hold a pod with these requests; "" if some node could if it ran no other pods."""
     sizes = {node["metadata"]["name"]: _size(node) for node in nodes}
     if not sizes:
         return "found no node for it"
@@ -43,7 +43,7 @@ def misfit(requests: Mapping[str, str], nodes: Iterable[KubernetesObject]) -> st
 
 
 def _size(node: KubernetesObject) -> dict[str, str]:
-    """What pods may take of a node; a node that says nothing of a resource is not measured by it."""
+    """What a node offers to pods. A resource that the node does not report is not checked."""
     status = node.get("status", {})
     return {**(status.get("capacity") or {}), **(status.get("allocatable") or {})}
 

@@ -1,6 +1,6 @@
-"""Teams: what the platform's settings say of each team: its quota, and what a rank-hour costs it.
+"""Teams: the quota and the prices of each team in the platform's settings.
 
-A team is the owner that recipes name: `team:research` there is `research` here; a person is the email address.
+A team is an owner in recipes: the owner `team:research` is `research` in the settings. A person is an email address.
 """
 
 from typing import Annotated, Literal
@@ -23,41 +23,41 @@ def _team_name(name: str) -> str:
 
 
 TeamName = Annotated[str, AfterValidator(_team_name)]
-"""The name of a team in the settings, or a person's address."""
+"""A settings field for the name of a team, or the email address of a person."""
 
 
 class QuotaSettings(RecipeSection):
-    """How much a team may use."""
+    """The quota of a team."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
     rank_hours: Annotated[float, Field(gt=0)]
-    """Hours of ranks, each of which holds a GPU or its part of a node."""
+    """The number of rank-hours. A rank is one GPU with its share of the node."""
     per: Literal["day", "week", "month"] = "month"
-    """The period of the calendar, in UTC, in which it may use them; a week begins on Monday."""
+    """The calendar period of the quota, in UTC. A week begins on Monday."""
 
 
 class TeamPriceSettings(RecipeSection):
-    """What a rank costs a team for an hour, in the currency of `prices`."""
+    """The team's own price of a rank-hour, in the currency of the general `prices`."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
     on_demand: Annotated[float, Field(ge=0)]
-    """For all other trainings."""
+    """The price for trainings without `placement.kubernetes.spot`."""
     spot: Annotated[float, Field(ge=0)]
-    """For trainings with `placement.kubernetes.spot`."""
+    """The price for trainings with `placement.kubernetes.spot`."""
 
 
 class TeamSettings(RecipeSection):
-    """What holds for the trainings and trials of one team."""
+    """The quota and the prices of one team, for its trainings and trials."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
     quota: QuotaSettings | None = None
-    """Without it, the team may use what there is."""
+    """The team's quota; without it, the team's usage is not limited."""
     prices: TeamPriceSettings | None = None
-    """Without it, the team pays what everybody pays."""
+    """The team's own prices; without them, the general prices apply."""
 
 
 def owner(name: str) -> str:
-    """The owner in recipes that a name in the settings means."""
+    """The owner in recipes for a name in the settings."""
     return name if "@" in name else f"{PREFIX}{name}"
 
 

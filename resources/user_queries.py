@@ -1,7 +1,7 @@
-"""User queries: SQL that a person wrote, over rows or over Parquet files, within limits of memory, disk and rows.
+"""User queries: SQL that a person wrote, over rows or Parquet files, with limits on memory, disk and rows.
 
-It may read the tables that it is given and nothing else: no file, no network. It may take as long as it likes, and ends
-when whoever waits for it is interrupted.
+A query can read only the given tables: no file, no network. It has no time limit, but ends when the caller is
+interrupted.
 """
 
 import contextlib
@@ -15,16 +15,16 @@ import pyarrow as pa
 from slipway.resources import sql, warehouse
 
 MEMORY = warehouse.MEMORY
-"""What a query may use before it spills."""
+"""The memory that a query may use before it spills to disk."""
 DISK = "8GB"
-"""What a query may spill to the disk."""
+"""The disk space that a query may use."""
 COUNTED = 1_000_000
-"""Rows of an answer that are counted, at most."""
+"""The maximum number of rows of an answer that are counted."""
 AT_ONCE = 10_000
 
 
 class QueryAnswer(NamedTuple):
-    """The names of the columns, the first rows, and how many rows there are: `COUNTED` for that many or more."""
+    """The names of the columns, the first rows, and the number of rows; `COUNTED` means that many or more."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
@@ -34,9 +34,9 @@ class QueryAnswer(NamedTuple):
 def over_rows(
     text: str, columns: Mapping[str, Mapping[str, str]], rows: Mapping[str, Sequence[tuple[Any, ...]]], most: int
 ) -> QueryAnswer:
-    """What a query gives over tables of these columns (by name, their types) and rows, with its first `most` rows.
+    """The answer of a query over tables with these columns (name to type) and rows, with its first `most` rows.
 
-    A TIMESTAMP is given in seconds since the epoch. Raises ValueError for a query that cannot be answered.
+    A TIMESTAMP in `rows` is in seconds since the epoch. Raises ValueError if the query cannot be answered.
     """
     with _limited() as connection:
         for table, types in columns.items():
@@ -51,10 +51,10 @@ def over_rows(
 
 
 def over_files(text: str, tables: Mapping[str, Path | None], columns: pa.Schema, most: int) -> QueryAnswer:
-    """What a query gives over Parquet files by name, with its first `most` rows; None stands for a file of no rows.
+    """The answer of a query over named Parquet files, with its first `most` rows; None stands for an empty table.
 
-    A column that a file does not have is null there: an older version wrote it. Raises ValueError for a query that
-    cannot be answered.
+    A column that a file lacks, because an older version wrote it, is null. Raises ValueError if the query cannot be
+    answered.
     """
     with _limited() as connection:
         files = [str(file) for file in tables.values() if file is not None]
@@ -70,12 +70,12 @@ def over_files(text: str, tables: Mapping[str, Path | None], columns: pa.Schema,
 def _limited() -> Iterator[duckdb.DuckDBPyConnection]:
     with warehouse.connect(memory=MEMORY) as connection:
         connection.execute(f"SET max_temp_directory_size = '{DISK}'")
-        connection.execute("SET preserve_insertion_order = true")  # the first rows are the first of the tables
+        connection.execute("SET preserve_insertion_order = true")  # so that the first rows come from the first tables
         yield connection
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted: int, tables: str) -> QueryAnswer:
-    """What the query gives; the rows after the first `counted` are not asked for."""
+    """The answer of the query; rows after the first `counted` are not fetched."""
     connection.execute("SET enable_external_access = false")
 
     try:
@@ -83,7 +83,10 @@ def _answer(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted
         result = connection.execute(text)
         first = result.fetchmany(most)
         row_count = len(first)
-        while row_count < counted and (more := result.fetchmany(min(AT_ONCE, counted - row_count))):
+        while row_count < counted:
+            more = result.fetchmany(min(AT_ONCE, counted - row_count))
+            if not more:
+                break
             row_count += len(more)
         return QueryAnswer([name for name, *_ in result.description or ()], [tuple(row) for row in first], row_count)
     except duckdb.InterruptException:
@@ -97,8 +100,8 @@ def _answer(connection: duckdb.DuckDBPyConnection, text: str, most: int, counted
 
 
 def _require_select(connection: duckdb.DuckDBPyConnection, text: str) -> None:
-    """Refuse anything but one query that reads. Raises ValueError, and duckdb.Error for what is no SQL."""
+    """Reject anything but a single SELECT. Raises ValueError, and duckdb.Error for invalid SQL."""
     statements = [statement.type.name for statement in connection.extract_statements(text)]
     if statements != ["SELECT"]:
         listed = ", then ".join(statement.replace("_", " ") for statement in statements) or "no statement"
-        raise ValueError(f"query {text!r}: found {listed}, expected one SELECT: nothing is changed by a query")
+        raise ValueError(f"query {text!r}: found {listed}, expected one SELECT: a query cannot change anything")

@@ -1,7 +1,7 @@
-"""Warehouse: SQL by duckdb, in this process, over documents tables, on the Parquet files themselves.
+"""Warehouse: SQL over documents tables, with duckdb in this process, directly on the Parquet files.
 
-Every function returns plain values and keeps nothing between calls, so that there is no server and no state. What is
-asked of files is answered in bounded memory, however many documents they have: duckdb spills the rest to disk.
+Every function returns plain values and keeps nothing between calls, so there is no server and no state. Memory is
+bounded, however many documents a table has: duckdb spills to disk.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ from slipway.trainer.base import scratch
 MEMORY = "512MB"
 """The memory that duckdb may use before it spills to disk."""
 THREADS = 4
-"""duckdb's threads share that memory; with less than about 64 MB for each it fails instead of spilling."""
+"""duckdb's threads share that memory. With less than about 64 MB per thread, duckdb fails instead of spilling."""
 INTERRUPTED = "Query interrupted"
-"""What duckdb says of a query that it ended itself because of a signal."""
+"""duckdb's message for a query that it ended itself because of a signal."""
 INTERRUPTING = frozenset({signal.SIGINT, signal.SIGTERM})
 INTERRUPT_SECONDS = 0.1
 """Between two interrupts of a connection: one that arrives before a query begins does not end it."""
@@ -69,37 +69,37 @@ class Total:
 
 @dataclass(frozen=True)
 class RemovalCount:
-    """How many documents one rule left out, and the first of them."""
+    """The number of documents that one rule removed, with examples."""
 
     reason: str
     documents: int
     examples: tuple[str, ...]
-    """Their names."""
+    """The names of the first documents."""
     because: str | None
-    """What shows it for the first one; None where the text itself does, and for a table of an earlier version."""
+    """The evidence for the first one; None if the text itself shows it, or for a table of an earlier version."""
 
 
 @dataclass(frozen=True)
 class TableStatistics:
-    """What a documents table holds. Figures are of the kept documents, except `rows` and `removals`."""
+    """Statistics of a documents table. They cover the kept documents, except `rows`, `masked` and `removals`."""
 
     rows: int
     documents: int
     bytes: int
     masked: int
-    """Places that were replaced by a placeholder, in all rows."""
+    """The number of passages that a placeholder replaced, in all rows."""
     splits: tuple[Total, ...]
     packages: tuple[Total, ...]
     """The largest top-level folders by bytes."""
     languages: tuple[Total, ...]
     lengths: tuple[tuple[int, int], ...]
-    """Documents by length: (bytes from which a bin counts, a power of two; documents up to twice that)."""
+    """A histogram of document lengths: (lower bound of the bin in bytes, a power of two; number of documents)."""
     removals: tuple[RemovalCount, ...]
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Documents of two tables, paired by name: how many of each kind, and some names."""
+    """The difference of two documents tables, paired by name: counts, and example names for each kind of change."""
 
     added: int
     removed: int
@@ -112,11 +112,10 @@ class Changes:
 def connect(
     spill: Path | None = None, memory: str = MEMORY, threads: int = THREADS
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A duckdb of its own in bounded memory. It spills to a folder that exists only meanwhile: `spill`, or one among
-    the temporary files.
+    """A new duckdb with bounded memory. It spills to the folder `spill`, or to a temporary one.
 
-    A signal that asks the process to end, such as Ctrl-C, ends the query that runs: KeyboardInterrupt, unless the
-    signal's own handler raises something else.
+    A signal that asks the process to end, such as Ctrl-C, ends the running query: this raises KeyboardInterrupt, unless
+    the signal's own handler raises something else.
     """
     try:
         with contextlib.ExitStack() as stack, duckdb.connect() as connection:
@@ -125,7 +124,7 @@ def connect(
             connection.execute("SET temp_directory = ?", [str(folder)])
             connection.execute(f"SET threads = {min(threads, len(os.sched_getaffinity(0)))}")
             connection.execute("SET preserve_insertion_order = false")
-            connection.execute("SET enable_progress_bar = true")  # for those who ask how far a query is
+            connection.execute("SET enable_progress_bar = true")  # so that callers can read the progress of a query
             connection.execute("SET enable_progress_bar_print = false")
             stack.enter_context(_interrupted_by_signals(connection))
             yield connection
@@ -176,7 +175,7 @@ def _interrupted_by_signals(connection: duckdb.DuckDBPyConnection) -> Iterator[N
 
 
 def statistics(table: Path, top: int = 10) -> TableStatistics:
-    """Statistics of a documents table. Raises duckdb.Error for a file that is no such table."""
+    """Statistics of a documents table. Raises duckdb.Error if the file is not such a table."""
     with connect() as connection:
 
         def ask(query: str, **values: Any) -> list[tuple[Any, ...]]:
@@ -208,7 +207,7 @@ def kept_total(table: Path) -> Total:
 
 
 def removals(table: Path) -> tuple[RemovalCount, ...]:
-    """What each rule left out, the most first."""
+    """The documents that each rule removed, the largest number first."""
     with connect() as connection:
         columns = connection.execute("DESCRIBE FROM read_parquet($table)", {"table": str(table)})
         there = "because" in {name for name, *_ in columns.fetchall()}
@@ -218,7 +217,7 @@ def removals(table: Path) -> tuple[RemovalCount, ...]:
 
 
 def documents_in_both_splits(table: Path) -> int:
-    """How many texts are kept on both sides of the split."""
+    """The number of texts that were kept in both splits."""
     with connect() as connection:
         row = connection.execute(SHARED, {"table": str(table)}).fetchone()
     assert row is not None
@@ -226,7 +225,7 @@ def documents_in_both_splits(table: Path) -> int:
 
 
 def changes(old: Path, new: Path, by: Sequence[str] = ("blake3",), examples: int = 5) -> Changes:
-    """How the kept documents differ between two tables; a document has changed when a column of `by` has."""
+    """The difference between the kept documents of two tables. A document has changed if a column in `by` differs."""
     query = CHANGES.format(**{side: ", ".join(f"{side}.{column}" for column in by) for side in ("old", "new")})
     with connect() as connection:
         values = {"old": str(old), "new": str(new), "examples": examples}
@@ -242,12 +241,13 @@ def changes(old: Path, new: Path, by: Sequence[str] = ("blake3",), examples: int
 
 
 def stability_index(old: Sequence[tuple[Any, int]], new: Sequence[tuple[Any, int]]) -> float:
-    """Population stability index of two histograms of (bin, count): 0 for equal ones; above 0.25 means drift.
+    """Population stability index of two histograms of (bin, count): 0 if they are equal; above 0.25 means drift.
 
-    The sum of (p - q) ln(p / q) over the bins (Siddiqi 2006, Credit Risk Scorecards, ch. 9). Every bin is counted
-    one half higher, so that an empty one gives no infinity.
+    The sum of (p - q) ln(p / q) over the bins (Siddiqi 2006, Credit Risk Scorecards, ch. 9). One half is added to every
+    bin, so that an empty bin does not give infinity.
     """
-    before, after = dict(old), dict(new)
+    before = dict(old)
+    after = dict(new)
     bins = before.keys() | after.keys()
     p, q = (_shares(counts, bins) for counts in (before, after))
     return sum((q[bucket] - p[bucket]) * log(q[bucket] / p[bucket]) for bucket in bins)

@@ -1,1 +1,1 @@
-"""The Python of the deployment on Kubernetes: the chart's values as types, its rights, and the rendered objects."""
+"""The deployment on Kubernetes: the types of the chart's values, its permissions, and the rendered objects."""

@@ -1,4 +1,4 @@
-"""Parts of the chart's values: the kinds of field, and the Deployments that are switched on by themselves."""
+"""Parts of the chart's values: the field types, and the Deployments that can be enabled separately."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,17 +27,17 @@ class PeerValues(Values):
     ports: list[Port]
     """The TCP ports of the service."""
     peers: Annotated[list[dict[str, Any]], Field(min_length=1)]
-    """NetworkPolicyPeers: `ipBlock`, or `namespaceSelector` with `podSelector`. Never empty, which would mean any
-    address; who wants any writes 0.0.0.0/0."""
+    """NetworkPolicyPeers: `ipBlock`, or `namespaceSelector` with `podSelector`. To allow any address, write the ipBlock
+    0.0.0.0/0."""
 
 
 class Resources(Values):
     cpu: Quantity
-    """The request; there is no limit, which would only slow the container down."""
+    """The CPU request. There is no CPU limit, since it would only slow the container down."""
     memory: Quantity
-    """The limit, and the request but for `memoryRequest`."""
+    """The memory limit, and the request unless `memoryRequest` sets it."""
     memoryRequest: Quantity | Literal[""] = ""  # noqa: N815
-    """What is reserved, where that is less than the limit; empty for the limit."""
+    """The memory request, if it is lower than the limit; empty for the limit."""
     storage: Quantity
     """The request and the limit for the container's own file system and its /tmp."""
 
@@ -48,9 +48,9 @@ class Component(Values):
     resources: Resources
     """The resources of its container."""
     nodeSelector: dict[str, str]  # noqa: N815
-    """Labels of the nodes that it may run on."""
+    """The labels of the nodes on which it may run."""
     tolerations: list[dict[str, Any]]
-    """Tolerations of its pods."""
+    """The tolerations of its pods."""
 
 
 class Replicated(Component):
@@ -60,36 +60,36 @@ class Replicated(Component):
 
 class Dask(Component):
     enabled: bool
-    """Whether there are a scheduler of Dask and workers, `builder`, that build datasets."""
+    """Whether to install a Dask scheduler and Dask workers (`builder`), which build datasets."""
     secret: Name | Literal[""]
-    """An existing Secret with ca.crt, tls.crt and tls.key, as cert-manager makes it; whoever has it may run any code in
-    the workers. Required where `enabled`."""
+    """An existing Secret with ca.crt, tls.crt and tls.key, as cert-manager creates it. Required with `enabled`.
+    Everybody who has these keys may run any code in the workers."""
 
 
 class Monitors(Values):
-    """Objects by which the Prometheus operator finds what there is to scrape."""
+    """The objects by which the Prometheus operator finds the targets to scrape."""
 
     enabled: bool
-    """Whether there are a ServiceMonitor and a PodMonitor; the operator's CRDs must be installed."""
+    """Whether to create a ServiceMonitor and a PodMonitor. The operator's CRDs must be installed."""
     interval: Annotated[str, Field(pattern=r"^[1-9][0-9]*(s|m)$")]
-    """From one scrape to the next."""
+    """The time between two scrapes."""
     labels: dict[str, str]
-    """Labels of both, by which your Prometheus selects them."""
+    """The labels of both objects, by which your Prometheus selects them."""
 
 
 class Metrics(Component):
     enabled: bool
-    """Whether there is an exporter of the platform, and one in each pod of a training."""
+    """Whether to run a metrics exporter for the platform, and one in each pod of a training."""
     from_: list[dict[str, Any]] = Field(alias="from")
-    """NetworkPolicyPeers of your Prometheus, which alone may scrape; required where `enabled`."""
+    """The NetworkPolicyPeers of your Prometheus. Only they may scrape. Required with `enabled`."""
     monitors: Monitors
-    """What the Prometheus operator reads."""
+    """The objects for the Prometheus operator."""
 
 
 class Logs(Component, PeerValues):
     image: Image | Literal[""]
-    """Grafana Alloy's image; empty: nothing sends the ranks' output to Loki."""
+    """The image of Grafana Alloy, which sends the ranks' output to Loki; empty to send nothing."""
     loki: Annotated[str, Field(pattern=r"^(https?://[^@\s]+)?$")]
-    """The address of Loki that takes lines: https://loki.example/loki/api/v1/push; required with an image."""
+    """Loki's push address, such as https://loki.example/loki/api/v1/push; required with an image."""
     secret: Name | Literal[""]
-    """An existing Secret with the key `token`, which Loki wants of each request; empty for none."""
+    """An existing Secret with the key `token`, for the bearer token of the requests to Loki; empty for no token."""

@@ -1,8 +1,8 @@
-"""Pins images: writes them, by their digests, into the values of every overlay and into the nodes' bootstrap.
+"""Image pinning: writes the images with their digests into the values of every overlay and into the node bootstrap.
 
     python -m slipway.deploy.cluster.pin platform=registry.example/slipway/platform:0.3.0@sha256:... trainer=...
 
-CI calls it after a release's images have been built and signed; `slipway cluster render` follows.
+CI calls it after it has built and signed the images of a release, and then calls `slipway cluster render`.
 """
 
 import re
@@ -17,7 +17,7 @@ PINNED = re.compile(r"[a-z0-9][^\s@]*@sha256:[0-9a-f]{64}")
 
 
 def pinned(text: str, images: Mapping[str, str]) -> str:
-    """The text with these images, by name, in place of what it has: `platform: IMAGE`, `image: .../trainer:TAG`.
+    """The text with the images of these names replaced: `platform: IMAGE`, `image: .../trainer:TAG`.
 
     Raises ValueError for an image without a digest.
     """
@@ -41,7 +41,8 @@ def main(arguments: list[str]) -> None:
     images = dict(argument.split("=", 1) for argument in arguments)
     for file in files():
         before = file.read_text()
-        if (after := pinned(before, images)) != before:
+        after = pinned(before, images)
+        if after != before:
             file.write_text(after)
             print(file)
 

@@ -1,4 +1,4 @@
-"""The objects of each cluster as plain files, for people who have only kubectl: `kubectl apply -f`.
+"""The objects of each cluster as plain files, for `kubectl apply -f` without Helm.
 
 `deploy/rendered/` is made from the chart and the overlays; never edit it.
 """
@@ -30,13 +30,13 @@ def values_of(cluster: str) -> dict[str, Any]:
 
 
 def workloads(values: dict[str, Any]) -> str:
-    """The chart's objects. Raises helm_python.HelmError for values that it refuses."""
+    """The chart's objects. Raises helm_python.HelmError for values that the chart refuses."""
     texts = [text for _, text in sorted(_rendered(values).items()) if "\nkind: " in text]
     return "\n---\n".join(text.strip().removeprefix("---\n") for text in texts) + "\n"
 
 
 def helm_notes(values: dict[str, Any]) -> str:
-    """What Helm says when the chart is installed. Raises as `workloads`."""
+    """The notes that Helm prints after the installation. Raises the same errors as `workloads`."""
     [text] = [text for path, text in _rendered(values).items() if path.endswith("/NOTES.txt")]
     return text
 
@@ -48,7 +48,7 @@ def cluster_objects(folder: Path) -> str:
 
 
 def files(cluster: str) -> dict[Path, str]:
-    """The files of `deploy/rendered/` for a cluster: the text of each, by path."""
+    """The texts of the files of `deploy/rendered/` for a cluster, by path."""
     source = f"deploy/platform/overlays/{cluster}"
     texts = {"cluster": cluster_objects(OVERLAYS / cluster), "workloads": workloads(values_of(cluster))}
     return {
@@ -58,7 +58,7 @@ def files(cluster: str) -> dict[Path, str]:
 
 
 def write() -> list[Path]:
-    """Bring the chart's rights and `deploy/rendered/` up to date; returns the files."""
+    """Write the chart's permissions and `deploy/rendered/`. Returns the files."""
     RIGHTS.write_text(rights_template())
     texts = {path: text for cluster in CLUSTERS for path, text in files(cluster).items()}
     for path, text in texts.items():
@@ -68,7 +68,7 @@ def write() -> list[Path]:
 
 
 def serving_rights() -> list[dict[str, Any]]:
-    """The rules for the objects that serve, but for Services, which launchers make too."""
+    """The RBAC rules for serving objects, without Services, which `access.rights` already covers."""
     return [
         {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["create", "list", "patch", "delete"]}
         for kind in KINDS

@@ -1,4 +1,4 @@
-"""Sections of the chart's values, and how they follow from the settings that they end in."""
+"""Sections of the chart's values, derived from the platform's settings."""
 
 import ast
 import dataclasses
@@ -20,7 +20,7 @@ class Values(RecipeSection):
 
 
 def without(section: type, left_out: tuple[str, ...], name: str) -> Any:
-    """The fields of a model or a dataclass as optional values with descriptions, without those in `left_out`."""
+    """A model with the fields of a model or dataclass as optional values with descriptions, except `left_out`."""
     if dataclasses.is_dataclass(section):
         hints = typing.get_type_hints(section)
         docstrings = _attribute_docstrings(section)
@@ -41,7 +41,7 @@ def without(section: type, left_out: tuple[str, ...], name: str) -> Any:
 
 
 def _attribute_docstrings(owner: type) -> dict[str, str]:
-    """The string below each field of a class."""
+    """The docstring of each field of a class."""
     [class_definition] = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     assert isinstance(class_definition, ast.ClassDef)
     return {

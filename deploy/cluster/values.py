@@ -1,7 +1,7 @@
-"""The chart's values as types: `deploy/chart/values.schema.json` is made from them, so that Helm refuses a typo.
+"""The types of the chart's values. `deploy/chart/values.schema.json` is made from them, so that Helm refuses a typo.
 
-Fields that the platform's settings and the chart share (the image, the namespace, the claims) are values of the chart
-only, and the chart writes them into the settings.
+Fields that the platform's settings and the chart share (the image, the namespace, the claims) are set once, as values
+of the chart, and the chart writes them into the settings.
 """
 
 import json
@@ -44,7 +44,7 @@ from slipway.resources.teams import TeamName, TeamSettings
 CHART = Path(__file__).parent.parent / "chart"
 SCHEMA = CHART / "values.schema.json"
 PublicUri = Annotated[str, Field(pattern=r"^[^@]*$")]
-"""An address that ends in a ConfigMap: it has no user and no password."""
+"""An address without user and password, since it is written into a ConfigMap."""
 OF_THE_CHART = {
     "tiers": ("durable", "nvme"),
     "cluster": (
@@ -52,23 +52,23 @@ OF_THE_CHART = {
         "network_policy",
     ),
 }
-"""Fields of the platform's settings that follow from other values."""
+"""The fields of the platform's settings that the chart sets from other values."""
 
 
 class ImageValues(Values):
     platform: Image
-    """The image of webserver, daemon, code location, runs and MLflow; with a digest or a tag."""
+    """The image of the webserver, the daemon, the code location, the runs and MLflow; with a digest or a tag."""
     trainer: Image
-    """The image of trainings' pods; with a digest or a tag."""
+    """The image of the pods of trainings; with a digest or a tag."""
     pullPolicy: Literal["Always", "IfNotPresent", "Never"]  # noqa: N815
     """The pull policy of all pods."""
     pullSecrets: list[Name]  # noqa: N815
-    """Existing Secrets of the image registry, in both namespaces."""
+    """Existing Secrets for the image registry, in both namespaces."""
 
 
 class PostgreSQL(PeerValues):
     secret: Name
-    """An existing Secret with the key `pg_service.conf`: the services `dagster` and `mlflow`, passwords included."""
+    """An existing Secret with the key `pg_service.conf`: the services `dagster` and `mlflow` with their passwords."""
 
 
 class ObjectStoreValues(PeerValues):
@@ -77,84 +77,87 @@ class ObjectStoreValues(PeerValues):
     endpoint: str
     """The URL of the object store; empty for AWS's."""
     region: str
-    """The region, where the store has regions."""
+    """The region, if the store has regions."""
     artefacts: Bucket
-    """Where MLflow keeps artefacts: s3://bucket/prefix. Empty: MLflow serves no artefacts."""
+    """The place of MLflow's artefacts: s3://bucket/prefix. If it is empty, MLflow serves no artefacts."""
 
 
 class CheckpointValues(Values):
     secret: Name | Literal[""]
-    """An existing Secret, in both namespaces: each of its keys is a file in /secrets/checkpoints with one key of
-    checkpoints, in the pods that read or write them (trainings, evaluations, drills); empty for none."""
+    """An existing Secret, in both namespaces, with the encryption keys of checkpoints; empty for none. Each of its keys
+    becomes a file in /secrets/checkpoints, in the pods that read or write checkpoints (trainings, evaluations, drills).
+    """
 
 
 class VolumeClaim(Values):
     claim: Name | Literal[""]
-    """The PersistentVolumeClaim."""
+    """The name of the PersistentVolumeClaim."""
     path: MountPath
-    """The path of its mount."""
+    """The path at which it is mounted."""
 
 
 class Volumes(Values):
     durable: VolumeClaim
     """The durable tier: a claim of this name in both namespaces."""
     nvme: VolumeClaim
-    """Each node's own disk: a claim in the namespace of trainings."""
+    """The disk of each node: a claim in the namespace of trainings."""
     corpora: VolumeClaim
     """The sources of datasets, read-only: a claim in the control plane's namespace; empty for none."""
 
 
 class MLflow(Replicated):
     enabled: bool
-    """False where a server exists already; write its address into `platform.tracking`."""
+    """Whether to run an MLflow server. If you already have one, write its address into `platform.tracking`."""
     hosts: list[str]
-    """Host names under which browsers reach it from outside, besides those of its Service."""
+    """Host names under which browsers reach MLflow from outside, besides those of its Service."""
 
 
 class Webserver(Replicated):
     readOnly: bool  # noqa: N815
-    """Whether the UI can only show, and start or stop nothing."""
+    """Whether the UI is read-only, so that nobody can start or stop anything with it."""
     hosts: list[str]
     """Host names under which browsers reach the UI, besides `identity.hosts.webserver` and those of its Service."""
     from_: list[dict[str, Any]] = Field(alias="from")
-    """NetworkPolicyPeers, such as the ingress controller, that may reach both UIs. None: only port-forwarding."""
+    """The NetworkPolicyPeers that may reach both UIs, such as the ingress controller. Without any, only port-forwarding
+    reaches them."""
 
 
 class PageHosts(Values):
     webserver: Name | Literal[""]
-    """The host under which people open the UI; empty: no proxy is in front of it."""
+    """The host of the UI; empty if no proxy is in front of it."""
     mlflow: Name | Literal[""]
-    """That of MLflow."""
+    """The host of MLflow."""
     serving: Name | Literal[""]
-    """That of served models."""
+    """The host of served models."""
 
 
 class IdentityIngress(Values):
     className: Name | Literal[""]  # noqa: N815
-    """The class of the Ingresses; empty: none is made."""
+    """The class of the Ingresses. If it is empty, no Ingress is created."""
     tlsSecret: Name | Literal[""]  # noqa: N815
     """An existing Secret with the certificate of all hosts; required with a class."""
 
 
 class Identity(PeerValues):
-    """Who comes in, and who may do what."""
+    """Who may open the pages, and who may do what."""
 
     secret: Name | Literal[""]
-    """An existing Secret: `token`, which requests to the webserver carry, and `oauth2-proxy.cfg`; empty: no token."""
+    """An existing Secret with `token`, which requests to the webserver must carry, and `oauth2-proxy.cfg`; empty for no
+    token."""
     issuer: Annotated[str, Field(pattern=r"^(https://[^@\s]+)?$")]
-    """The address of the OpenID Connect issuer; empty: no proxy of this chart."""
+    """The address of the OpenID Connect issuer. If it is empty, the chart installs no proxy."""
     clientId: str  # noqa: N815
-    """The proxy's name at the issuer."""
+    """The client id of the proxy at the issuer."""
     hosts: PageHosts
     """The hosts of the pages behind the proxy."""
     userHeader: str  # noqa: N815
-    """The header in which a proxy of one's own names the person who asks; empty without one."""
+    """The header in which your own proxy names the person who sends a request; empty without such a proxy."""
     operators: list[str]
-    """The people who start, stop and change things, besides promoters, as the proxy names them; empty: everybody."""
+    """The people who may start, stop and change things, besides promoters, by the proxy's names; empty: everybody."""
     promoters: list[str]
-    """The people who decide about champions; empty: everybody who operates."""
+    """The people who may decide which version is champion; empty for everybody in `operators`."""
     ingress: IdentityIngress
-    """The Ingresses in front of the proxy."""
+    """The Ingresses before the proxy."""
 
 
 class Proxy(Replicated):
@@ -164,7 +167,7 @@ class Proxy(Replicated):
 
 class Dex(Component):
     image: Image | Literal[""]
-    """dex's image; empty: the issuer is somebody else's."""
+    """dex's image; empty if the issuer is not this dex."""
     secret: Name | Literal[""]
     """An existing Secret with the key `config.yaml`: dex's configuration, with `web: {http: 0.0.0.0:5556}`."""
     host: Name | Literal[""]
@@ -172,49 +175,50 @@ class Dex(Component):
 
 
 class RunCounts(Values):
-    """A number of runs for each kind of work that has a limit (`slipway.resources.run_kinds`)."""
+    """The number of runs for each kind of work with a limit (`slipway.resources.run_kinds`)."""
 
     training: Count
-    """Runs that wait for a training; one for each that is under way. The trainings themselves do not wait for them."""
+    """Runs that wait for a training, one for each training in progress. The trainings do not wait for these runs."""
     sweep: Count
-    """Runs that wait for the trials of a sweep; one for each sweep that is under way."""
+    """Runs that wait for the trials of a sweep, one for each sweep in progress."""
     data: Count
-    """Runs that make datasets and suites."""
+    """Runs that build datasets and suites."""
     evaluation: Count
-    """Runs that measure checkpoints, or repeat some of their steps."""
+    """Runs that evaluate checkpoints, or replay steps."""
     model: Count
     """Runs that register, judge, export and serve models."""
     staging: Count
-    """Runs that stage shards; one for each node and dataset."""
+    """Runs that stage shards, one for each node and dataset."""
     upkeep: Count
-    """Runs that are due periodically: retention, backups, drills, reports."""
+    """Periodic runs: retention, backups, drills, reports."""
 
 
 class Runs(Component):
-    """Dagster's own runs: jobs that make datasets, submit trainings and watch them."""
+    """Dagster's runs: jobs that build datasets, submit trainings and watch them."""
 
     maxConcurrent: RunCounts  # noqa: N815
-    """How many runs of a kind run at once; the others of that kind wait. Verbs and recovery have no limit."""
+    """The maximum number of runs of each kind at the same time; further runs of that kind wait. Verbs and recovery have
+    no limit."""
     startTimeoutSeconds: Seconds  # noqa: N815
-    """Seconds after which a run that has not begun is given up: longer than a fresh node needs to pull the image."""
+    """The seconds after which a run that has not begun fails; longer than a new node needs to pull the image."""
     keepSeconds: Seconds  # noqa: N815
-    """Seconds that the pods of ended runs stay, for inspection."""
+    """The seconds for which the pods of ended runs remain, for inspection."""
 
 
 class TrainingValues(Values):
     namespace: Name
-    """The namespace of trainings' pods; the objects of deploy/platform create it."""
+    """The namespace of the pods of trainings. The objects of deploy/platform create it."""
 
 
 class Network(Values):
     enabled: bool
-    """Whether to create NetworkPolicies. They hold only where the network plugin enforces them."""
+    """Whether to create NetworkPolicies. They have an effect only if the network plugin enforces them."""
     apiServer: PeerValues  # noqa: N815
     """The API server as pods reach it: the endpoints of the Service `kubernetes`, after address translation."""
     dns: PeerValues
     """The cluster's DNS."""
     notices: PeerValues
-    """What notifications and OpenLineage events are sent to, where `platform` has these sections."""
+    """The receivers of notifications and OpenLineage events, if `platform` has these sections."""
 
 
 class TrackingValues(Values):
@@ -245,33 +249,33 @@ class PlatformValues(Values):
     hardware: ProfileName
     """The profile of the cluster's hardware, which trainings must fit; empty for none."""
     node_tasks: NodeTasks  # type: ignore[valid-type]
-    """The pods that stage, clean and measure one node."""
+    """The pods that stage shards on one node, clean it and measure it."""
     steps: Steps  # type: ignore[valid-type]
-    """The pods of heavy steps: building a dataset, evaluating, restoring."""
+    """The pods of heavy steps: building a dataset, evaluating, restoring a checkpoint."""
     serving: Serving  # type: ignore[valid-type]
-    """How models are served; its `image` is vLLM's. Empty: they are not."""
+    """How models are served; `image` is the image of vLLM. If it is empty, models are not served."""
     revision: str
-    """Revision of the code in the images, recorded in every checkpoint; empty for what the images say themselves."""
+    """The revision of the code, recorded in every checkpoint; empty for the revision that the images state."""
     tiers: Tiers  # type: ignore[valid-type]
     """The tiers of storage besides the mounted volumes."""
     tracking: TrackingValues
     """The address of MLflow, if the chart's own is not used."""
     pages: PageValues  # type: ignore[valid-type]
-    """Where people open Dagster and MLflow in a browser, for the links from one to the other."""
+    """The addresses at which people open Dagster and MLflow in a browser, for the links between them."""
     quarantine: Quarantine  # type: ignore[valid-type]
-    """When nodes are taken out of service, and measured. With `apply`, the code location may cordon nodes."""
+    """When nodes are diagnosed and taken out of service. With `apply`, the code location may cordon nodes."""
     prices: PriceValues  # type: ignore[valid-type]
-    """What a rank-hour costs; empty: costs are given in rank-hours alone."""
+    """The price of a rank-hour. If it is empty, costs are stated only in rank-hours."""
     teams: dict[TeamName, TeamValues]  # type: ignore[valid-type]
-    """Quotas and prices of teams, by name; empty: no team has a quota."""
+    """The quotas and prices of teams, by name. A team that is not listed has no quota."""
     notifications: Notifications  # type: ignore[valid-type]
-    """Whom to tell of incidents and of what waits for a person; empty: nobody."""
+    """Who is notified of incidents and of work that waits for a person; empty for nobody."""
     openlineage: OpenLineage  # type: ignore[valid-type]
-    """Where OpenLineage events go; empty: none are sent."""
+    """The receiver of OpenLineage events; empty to send none."""
     secret: Name | Literal[""]
-    """An existing Secret: each of its keys is a file in /secrets/platform, for the fields that end in `_file`."""
+    """An existing Secret. Each of its keys becomes a file in /secrets/platform, for the fields that end in `_file`."""
     cluster: Nodes  # type: ignore[valid-type]
-    """What the cluster gives the pods of trainings."""
+    """The cluster's settings for the pods of trainings."""
 
 
 class Chart(Values):
@@ -279,7 +283,7 @@ class Chart(Values):
 
     images: ImageValues
     user: Count
-    """User and group id of all pods: runs and trainings read each other's files on the durable tier."""
+    """The user and group id of all pods, since runs and trainings read each other's files on the durable tier."""
     postgresql: PostgreSQL
     objectStore: ObjectStoreValues  # noqa: N815
     volumes: Volumes
@@ -288,7 +292,7 @@ class Chart(Values):
     priorityClass: Name | Literal[""]  # noqa: N815
     """The PriorityClass of the control plane's pods."""
     unreachableSeconds: Seconds  # noqa: N815
-    """Seconds after which the pods of a node that does not answer are given up, and made again elsewhere."""
+    """The seconds after which the pods of a node that does not answer are replaced on another node."""
     webserver: Webserver
     identity: Identity
     proxy: Proxy

@@ -1,4 +1,4 @@
-"""The demo's last word: its champion answers a first question, behind the server that people would ask."""
+"""The demo's last stage: each champion answers a first prompt through the serving front."""
 
 import time
 from collections.abc import Collection
@@ -15,12 +15,16 @@ from slipway.serving import client
 from slipway.serving.records import ServingRecords, SwitchPolicy
 
 BY = "the demo"
-PROMPT, TOKENS = "def main(", 40
-READY_SECONDS, END_SECONDS = 180.0, 60.0
+PROMPT = "def main("
+TOKENS = 40
+READY_SECONDS = 180.0
+END_SECONDS = 60.0
 
 
 def show(console: Console, can_answer: Collection[str], chains: list[Chain], home: Home, keep: bool) -> str | None:
-    """Serve each champion that can answer, and print what it does; why one does not, or None. They end unless kept."""
+    """Serve each champion that can answer, and print its answer. Returns why one does not answer, or None.
+    Serving ends afterwards, unless `keep`.
+    """
     resources = embedded_resources(home)
     serving = Serving(resources["tiers"], resources["compute"], lambda line: None)  # type: ignore[arg-type]
     models = {chain.model: _longest(chain) for chain in chains if chain.model in can_answer}
@@ -40,7 +44,7 @@ def show(console: Console, can_answer: Collection[str], chains: list[Chain], hom
 
 
 def _longest(chain: Chain) -> int:
-    """The tokens of an answer: no more than half of what the model has learned to look at."""
+    """The maximum number of tokens of an answer: at most half of the length of a training sample."""
     if chain.training is None:
         return TOKENS
     batch = chain.training.specification().identity_config["batch"]
@@ -49,7 +53,7 @@ def _longest(chain: Chain) -> int:
 
 
 def _answer(console: Console, serving: Serving, champion: Version, longest: int) -> str:
-    """Why the champion does not answer; empty when it does."""
+    """Why the champion does not answer; "" if it does."""
     model = champion.model
     state = serving.serve(champion, SwitchPolicy(), True, BY, "it is the champion")
     state = serving.settle(state, READY_SECONDS)

@@ -1,7 +1,7 @@
-"""The demo: launches the sweep through Dagster and lets the sensors do all the rest.
+"""The demo: launches the sweeps through Dagster, and then only watches, since the sensors start the other work.
 
-It only watches. What is made already is not made again, so that a second run finds all up to date, and a
-changed recipe remakes what it changes.
+It makes only what is missing. So a second run finds everything up to date, and after a change of a recipe, a run makes
+only what the change affects.
 """
 
 import time
@@ -17,14 +17,14 @@ from slipway.resources.home import Home
 
 POLL_SECONDS = 1.0
 STALL_SECONDS = 600.0
-"""Without any news for this long, and with nothing at work, the demo gives up: something is broken."""
+"""If nothing new happens and no job works for this long, something is broken and the demo ends."""
 
 
 def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> int:
-    """Make everything that is not made yet, and have it answer; returns the exit code. `keep`: it answers on.
+    """Make everything that is missing, and let the champions answer. With `keep`, they remain served.
 
-    Raises CannotStart and ValueError with one clear message each. On Ctrl-C or SIGTERM every job is stopped
-    gracefully, with a checkpoint of the step it has reached; the next run goes on from there.
+    Returns the exit code. Raises CannotStart and ValueError with one clear message each. On Ctrl-C or SIGTERM, every
+    job is stopped gracefully with a checkpoint of its last step, from which the next run continues.
     """
     console = Console(highlight=False)
     reader = pipeline_state.MadeReader(recipes, home)
@@ -52,7 +52,8 @@ def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> i
         return 1
     chains = reader.read()
     report.show(console, chains, home)
-    if problem := answers.show(console, served_models(list(recipes.trainings.values())), chains, home, keep):
+    problem = answers.show(console, served_models(list(recipes.trainings.values())), chains, home, keep)
+    if problem:
         console.print(f"The demo did not end well: {problem}", soft_wrap=True, markup=False)
         return 1
     console.print(f"made in {time.monotonic() - begun:.0f} s")
@@ -60,7 +61,7 @@ def run(recipes: Recipes, home: Home, port: int | None, keep: bool = False) -> i
 
 
 def _launch(running: instance.Running, chains: list[pipeline_state.Chain]) -> list[str]:
-    """Ask the webserver for a run of each sweep, as a click in the UI would; returns the runs' ids."""
+    """Ask the webserver for a run of each sweep, as a click in the UI does. Returns the ids of the runs."""
     from dagster_graphql import DagsterGraphQLClient
 
     client = DagsterGraphQLClient("127.0.0.1", port_number=urlparse(running.url).port)
@@ -70,7 +71,7 @@ def _launch(running: instance.Running, chains: list[pipeline_state.Chain]) -> li
 def _watch(
     console: Console, running: instance.Running, reader: pipeline_state.MadeReader, launched: list[str], begun: float
 ) -> str | None:
-    """Print what is new until all is made; returns why that will not be."""
+    """Print news until everything is made. Returns None, or why the work cannot be completed."""
     printed: set[str] = set()
     silence = progress.silence_of(running)
     while True:
@@ -83,9 +84,11 @@ def _watch(
                 console.print(f"[dim]{time.monotonic() - begun:5.0f} s[/dim]  {line}", soft_wrap=True)
         if all(chain.complete for chain in chains):
             return None
-        if failures := [chain.failure for chain in chains if chain.failure]:
+        failures = [chain.failure for chain in chains if chain.failure]
+        if failures:
             return "; ".join(failures)
-        if any(chain.sweep is None for chain in chains) and (broken := running.failure_of(launched)):
+        broken = running.failure_of(launched) if any(chain.sweep is None for chain in chains) else None
+        if broken:
             return broken
         if silence.seconds() > STALL_SECONDS:
             return f"nothing has happened for {STALL_SECONDS:.0f} s, no job runs, and no run of Dagster does anything"

@@ -1,7 +1,7 @@
-"""The lock of a home: a home is used by one instance at a time, or by one command that needs it to be down.
+"""The lock of a home: one instance at a time uses a home, or one command that needs the instance to be down.
 
-Whoever uses it holds the lock of a file in the home. The kernel lets go of the lock however its process ends; what is
-written in the file says who that was.
+The user of the home holds a lock on a file in it, and the file's content names the user. The kernel releases the lock
+when the process ends, for any reason.
 """
 
 import contextlib
@@ -16,15 +16,15 @@ from slipway.deploy.embedded import CannotStart
 from slipway.resources.home import Home
 
 LOCK = "instance.lock"
-"""In the home, with the pid and the URL of its instance, or with the command that holds it."""
+"""The name of the lock file. It contains the pid and the URL of the instance, or the command that holds the lock."""
 LOOK_SECONDS = 2.0
-"""Longer than a look into the lock takes."""
+"""How long to wait for the lock: longer than another command needs to read the file under the lock."""
 
 
 def current_user(home: Home) -> dict[str, str | int] | None:
-    """`pid` and `url` of the instance that uses this home, None when there is none; without a URL it is starting.
+    """The `pid` and `url` of the instance that uses this home, or None. While the instance starts, the URL is empty.
 
-    A command that needs the home to be down has the pid 0, and `by` names it.
+    For a command that needs the instance to be down, the pid is 0 and `by` names the command.
     """
     try:
         with open(home.root / LOCK) as lock:
@@ -36,20 +36,23 @@ def current_user(home: Home) -> dict[str, str | int] | None:
 
 
 def description(there: dict[str, str | int]) -> str:
-    """Who uses a home, for a person."""
-    if by := there.get("by"):
-        return str(by)
+    """The user of a home in words."""
+    command = there.get("by")
+    if command:
+        return str(command)
     return f"process {there['pid']}, {there['url'] or 'starting'}" if there["pid"] else "starting"
 
 
 @contextlib.contextmanager
 def taken(home: Home) -> Iterator[IO[str]]:
-    """Meanwhile the home is ours alone; the open lock, for `describe`. Raises CannotStart while another uses it."""
+    """Hold the home exclusively, and yield the lock file for `describe`. Raises CannotStart if the home is in use."""
     with open(home.root / LOCK, "a+") as lock:
-        # A command that looks who the holder is has the lock for a moment.
+        # A command that reads the holder's name holds the lock for a moment.
         deadline = time.monotonic() + LOOK_SECONDS
-        while not (is_locked := _locked(lock)) and time.monotonic() < deadline:
+        is_locked = _locked(lock)
+        while not is_locked and time.monotonic() < deadline:
             time.sleep(0.05)
+            is_locked = _locked(lock)
         if not is_locked:
             lock.seek(0)
             who = description(json.loads(lock.read() or "null") or {"pid": 0, "url": ""})
@@ -61,9 +64,9 @@ def taken(home: Home) -> Iterator[IO[str]]:
 
 @contextlib.contextmanager
 def kept_down(home: Home, command: str) -> Iterator[None]:
-    """Meanwhile no instance of this home can start; `command` says to a person who needs that.
+    """Prevent instances of this home from starting; messages to people name `command` as the reason.
 
-    Raises CannotStart while an instance uses it.
+    Raises CannotStart if an instance uses the home.
     """
     home.root.mkdir(parents=True, exist_ok=True)
     with taken(home) as lock:
@@ -72,7 +75,7 @@ def kept_down(home: Home, command: str) -> Iterator[None]:
 
 
 def describe(lock: IO[str], url: str) -> None:
-    """Write the instance into the lock, for the commands that look at it or end it."""
+    """Write the instance into the lock file, for commands that show or end it."""
     _write(lock, {"pid": os.getpid(), "url": url})
 
 
@@ -83,7 +86,7 @@ def _write(lock: IO[str], there: dict[str, str | int]) -> None:
 
 
 def _locked(lock: IO[str]) -> bool:
-    """Take the lock for as long as the file is open; False when another process has it."""
+    """Take the lock until the file is closed. Returns False if another process holds it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

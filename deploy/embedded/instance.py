@@ -1,7 +1,7 @@
-"""The instance's processes: code server, daemon, webserver; started together, ended together.
+"""The processes of the instance (code server, daemon, webserver), which start and end together.
 
-They carry a mark in their environment, so that what a killed instance left behind is found and ended by pid.
-Jobs don't carry it: a training outlives the control plane, and the next one adopts it.
+A variable in their environment marks them, so that the next instance finds and ends the processes of a killed one.
+Jobs do not have this mark: a training outlives the control plane, and the next control plane adopts it.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ from slipway.trainer.base.processes import carrying, die_with_parent
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 START_SECONDS = 300.0
-"""A process that still comes up after so long is given up: on a machine with much else to do, imports take minutes."""
+"""How long a process may take to become ready. On a busy machine, imports alone take minutes."""
 GRACE_SECONDS = 5.0
-"""What the processes get to end in. Runs that wait for a training would wait for ever; all of them may be killed."""
+"""The time between SIGTERM and SIGKILL. Runs that wait for a training do not end by themselves, and may be killed."""
 KILL_SECONDS = 15.0
 SPACE = 1 << 30
-"""Bytes that must be free before anything is made: some times what the demo takes."""
+"""The bytes that must be free at the start: several times the size of the demo's files."""
 DEFAULT_PORT = 3000
 LOCATION = """{ workspaceOrError { ... on Workspace {
   locationEntries { locationOrLoadError { __typename ... on PythonError { message } } }
@@ -56,21 +56,21 @@ class Running:
     home: Home
     url: str
     processes: dict[str, subprocess.Popen[bytes]]
-    """The control plane's processes by name."""
+    """The control plane's processes, by name."""
     mlflow: str = ""
-    """Where MLflow's pages are; empty where they are not served."""
+    """The address of MLflow's pages; empty if they are not served."""
     second_to: LeaseHolder | None = None
-    """The control plane that decides for this home instead, such as `dagster dev`; this one only shows what is."""
+    """Another control plane that decides for this home, such as `dagster dev`. This one then only shows the state."""
 
     def check(self) -> None:
-        """Raises CannotStart when one of the processes has died."""
+        """Raises CannotStart if one of the processes has ended."""
         for name, process in self.processes.items():
             if process.poll() is not None:
                 log = self.home.dagster / f"{name}.log"
                 raise CannotStart(f"the {name} ended with exit code {process.returncode}; see {log}")
 
     def failure_of(self, runs: list[str]) -> str | None:
-        """Why one of these runs failed, None while none has."""
+        """Why one of these runs failed; None if none has."""
         with open_storage(self.home) as storage:
             for run in storage.get_runs(RunsFilter(run_ids=runs, statuses=[DagsterRunStatus.FAILURE])) if runs else []:
                 failed = storage.all_logs(run.run_id, of_type=DagsterEventType.STEP_FAILURE)
@@ -83,10 +83,10 @@ class Running:
 
 
 def open_storage(home: Home) -> dg.DagsterInstance:
-    """Dagster's storage of this home; a context manager.
+    """Dagster's storage of this home, as a context manager.
 
-    One process at a time opens it: where two make it at once, Dagster writes down two versions of its tables, and can
-    never open it again.
+    A lock lets only one process open it at a time. If two processes create it at the same time, Dagster records two
+    versions of its tables, and can never open them again.
     """
     with lock.exclusive(home.dagster):
         return dg.DagsterInstance.from_config(str(home.dagster))
@@ -94,10 +94,10 @@ def open_storage(home: Home) -> dg.DagsterInstance:
 
 @contextlib.contextmanager
 def running(home: Home, port: int | None) -> Iterator[Running]:
-    """Start the instance, and end all of it afterwards. `port` None: any free one.
+    """Start the instance, and end all its processes afterwards. If `port` is None, it uses any free port.
 
-    Raises CannotStart when the home cannot be written, is in use, or the port is taken, and ValueError as
-    `slipway.operations.upgrade.upgrading.ready` does.
+    Raises CannotStart if the home is not writable or in use, or if the port is in use, and the ValueError of
+    `slipway.operations.upgrade.upgrading.ready`.
     """
     prepare(home)
     with home_lock.taken(home) as mark:
@@ -107,7 +107,8 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
         pages = _mlflow_port(chosen)
         with _writable(home):
             upgrading.ready(home.durable)
-        if (first := decides_elsewhere(home)) is None:
+        first = decides_elsewhere(home)
+        if first is None:
             _fail_lost_runs(home)
         with scratch.folder("slipway-sockets") as sockets:
             beside = f"http://{mlflow_pages.HOST}:{pages}" if pages else ""
@@ -117,7 +118,7 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
                 _start(instance, sockets, chosen)
                 _await(instance, "webserver", functools.partial(_knows_definitions, instance.url))
                 home_lock.describe(mark, instance.url)
-                if pages:  # last: nothing waits for it, and nothing ends with it
+                if pages:  # last, because no other process depends on it
                     serve = mlflow_pages.command(home.root / "mlflow.db", pages)
                     others.append(_spawn(instance, "mlflow", serve))
                 yield instance
@@ -127,9 +128,9 @@ def running(home: Home, port: int | None) -> Iterator[Running]:
 
 
 def prepare(home: Home) -> None:
-    """Make the home's folders and put Dagster's settings there. Raises CannotStart when that is not possible.
+    """Create the folders of the home and write Dagster's settings. Completes an interrupted restore.
 
-    What a restore had begun is finished.
+    Raises CannotStart if the home is not writable or has too little free space.
     """
     with _writable(home):
         metadata_restore.finish(home)
@@ -143,7 +144,7 @@ def prepare(home: Home) -> None:
 
 @contextlib.contextmanager
 def _writable(home: Home) -> Iterator[None]:
-    """Errors of the file system say that the home cannot be written."""
+    """Turn errors of the file system into a CannotStart that says that the home is not writable."""
     try:
         yield
     except OSError as error:
@@ -151,7 +152,7 @@ def _writable(home: Home) -> Iterator[None]:
 
 
 def environment(home: Home) -> dict[str, str]:
-    """What the instance's processes find in their environment."""
+    """The environment of the instance's processes."""
     return {
         **os.environ,
         "DAGSTER_HOME": str(home.dagster),
@@ -165,10 +166,13 @@ def environment(home: Home) -> dict[str, str]:
 
 
 def end_leftovers(home: Home) -> None:
-    """End what is left of this home's control plane, by pid. Jobs are not part of it."""
+    """End the remaining processes of this home's control plane, by pid. Jobs go on."""
     mark = {CONTROL_PLANE_VARIABLE: str(home.root)}
     deadline = time.monotonic() + KILL_SECONDS
-    while (leftovers := [pid for pid in carrying(mark) if pid != os.getpid()]) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        leftovers = [pid for pid in carrying(mark) if pid != os.getpid()]
+        if not leftovers:
+            return
         for pid in leftovers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -176,15 +180,15 @@ def end_leftovers(home: Home) -> None:
 
 
 def decides_elsewhere(home: Home) -> LeaseHolder | None:
-    """The control plane that decides for this home and is not ours, such as `dagster dev`; None while there is none.
+    """Another control plane that decides for this home, such as `dagster dev`; None if there is none.
 
-    Ask it after `end_leftovers`, and before an instance of ours runs.
+    Call this after `end_leftovers` and before the own instance runs.
     """
     return HomeLease(home.root).current_holder()
 
 
 def _fail_lost_runs(home: Home) -> None:
-    """Runs that were under way when the last control plane died are over: say so, or they count as running for ever."""
+    """End the records of runs that died with the last control plane; otherwise they would count as running."""
     with open_storage(home) as instance:
         lost = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
         for run in instance.get_runs(RunsFilter(statuses=lost)):
@@ -194,11 +198,11 @@ def _fail_lost_runs(home: Home) -> None:
 
 
 def _start(instance: Running, sockets: Path, port: int) -> None:
-    """Start the processes. The code server comes first: a webserver that does not find it knows no assets."""
+    """Start the processes, first the code server, without which the webserver shows no assets."""
     code = sockets / "code.sock"
     workspace = sockets / "workspace.yaml"
     workspace.write_text(f"load_from:\n  - grpc_server:\n      socket: {code}\n      location_name: slipway\n")
-    # A proxy, which starts a server with the recipes as they are then when a person reloads the definitions in the UI.
+    # The code server is a proxy. When a person reloads the definitions in the UI, it starts a server with new recipes.
     server = ["dagster", "code-server", "start", "--socket", str(code), "--module-name", "slipway.definitions"]
     server += [
         "--working-directory",
@@ -219,7 +223,7 @@ def _start(instance: Running, sockets: Path, port: int) -> None:
 
 
 def _spawn(instance: Running, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-    """A process of the control plane: it dies with this one, and a Ctrl-C at the terminal does not reach it."""
+    """A process of the control plane, which dies with this process and gets no Ctrl-C from the terminal."""
     parent = os.getpid()
     with open(instance.home.dagster / f"{name}.log", "ab") as log:
         return subprocess.Popen(
@@ -257,10 +261,11 @@ def _await(instance: Running, name: str, ready: Callable[[], bool]) -> None:
 
 
 def _knows_definitions(url: str) -> bool:
-    """Whether the webserver has loaded the definitions; it answers some time before that."""
+    """Whether the webserver has loaded the definitions, which takes longer than until its first answer."""
     request = urllib.request.Request(f"{url}/graphql", json.dumps({"query": LOCATION}).encode())
     request.add_header("Content-Type", "application/json")
-    if (file := access.token_file()) is not None:
+    file = access.token_file()
+    if file is not None:
         request.add_header("Authorization", f"Bearer {credentials.token(file)}")
     with (
         contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError),
@@ -272,7 +277,7 @@ def _knows_definitions(url: str) -> bool:
 
 
 def _mlflow_port(ui: int) -> int | None:
-    """The port of MLflow's pages beside a UI on this port. Raises CannotStart for a setting that cannot be used."""
+    """The port of MLflow's pages next to a UI on this port. Raises CannotStart for an unusable setting."""
     try:
         chosen = mlflow_pages.port(ui, _is_free)
     except ValueError as error:
@@ -296,7 +301,7 @@ def _is_free(port: int) -> bool:
 
 
 def _bound(port: int) -> int:
-    """The port, which a server can have now; 0 asks for any free one. Raises OSError."""
+    """The port after a test that a server can use it; 0 asks for any free port. Raises OSError."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", port))

@@ -1,8 +1,8 @@
-"""MLflow's pages beside an instance: `python -m slipway.deploy.embedded.mlflow_pages DATABASE PORT` serves a home's
+"""MLflow's pages next to an instance: `python -m slipway.deploy.embedded.mlflow_pages DATABASE PORT` serves a home's
 database.
 
-It is a side service: nothing waits for it, and an instance goes on when it ends. It is not started where somebody
-guards Dagster's UI by a token, as MLflow asks for none, and not where SLIPWAY_MLFLOW_PAGE names another server.
+No other process depends on it, and the instance goes on if it ends. It is not started if a token protects Dagster's UI,
+since MLflow checks no token, or if SLIPWAY_MLFLOW_PAGE names another server.
 """
 
 import os
@@ -21,9 +21,9 @@ HOST = "127.0.0.1"
 
 
 def port(after: int, is_free: Callable[[int], bool], environ: Mapping[str, str] = os.environ) -> int | None:
-    """The port to serve on: the one that the environment names, else `after` + 1, else any (0); None for no pages.
+    """The port of the pages: the environment's, else `after` + 1, else any free one (0). None for no pages.
 
-    Raises ValueError for one that cannot be used.
+    Raises ValueError for an unusable port.
     """
     setting = environ.get(PORT, "")
     if setting == OFF or environ.get(MLFLOW_PAGE) or access.token_file(environ) is not None:
@@ -38,17 +38,17 @@ def port(after: int, is_free: Callable[[int], bool], environ: Mapping[str, str] 
 
 
 def command(file: Path, port: int) -> list[str]:
-    """The arguments of Python that serve the database in `file`."""
+    """The arguments for Python to serve the database in `file`."""
     return ["slipway.deploy.embedded.mlflow_pages", str(file), str(port)]
 
 
 def main(file: str, port: str) -> None:
-    """Make the database where there is none, and become MLflow's server."""
+    """Create the database if it is missing, and become MLflow's server."""
     database.make_ready(Path(file))
     artefacts = (Path(file).parent / "mlartifacts").as_uri()
     serve = ["server", "--host", HOST, "--port", port, "--workers", "1", "--backend-store-uri", f"{database.URI}{file}"]
     folders = ["--default-artifact-root", artefacts, "--artifacts-destination", artefacts]
-    os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")  # nothing here has such jobs
+    os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")  # nothing here uses these jobs
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", *serve, *folders])
 
 

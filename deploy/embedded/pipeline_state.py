@@ -1,7 +1,7 @@
-"""Pipeline state: what has been made so far, read from storage alone: no daemon, no MLflow, no torch.
+"""Pipeline state: what has been made so far, read only from storage, without a daemon, MLflow or torch.
 
-One chain for each sweep recipe: snapshot, sweep, training, checkpoints, champion. The same reading tells the
-demo what is left to do, shows its progress, and fills its last table.
+Each sweep recipe has one chain: snapshot, sweep, training, checkpoints, champion. From the chains, the demo knows the
+remaining work, shows its progress and makes its last table.
 """
 
 import dataclasses
@@ -33,30 +33,30 @@ from slipway.trainer.record.scores import Score
 
 @dataclass(frozen=True)
 class Chain:
-    """How far one sweep recipe has come."""
+    """The state of one sweep recipe's work."""
 
     recipe: str
     model: str
     snapshot: Snapshot | None = None
-    """None while the dataset is not up to date with its recipe and its source."""
+    """The snapshot; None while the dataset is not up to date with its recipe and its source."""
     sweep: SweepState | None = None
     training: TrainingStore | None = None
-    """The training that the completed sweep leads to, once it is proposed."""
+    """The training that follows from the completed sweep, once it is proposed."""
     scores: tuple[tuple[Commit, Score], ...] = ()
     champion: Promotion | None = None
     """The last promotion of the model."""
     duties: tuple[str, ...] = ()
-    """What the control plane still owes the training."""
+    """The open work of the control plane for the training."""
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is left to make."""
+        """Whether everything is made."""
         ended = self.training.exit() if self.training else None
         return ended is not None and ended.outcome == "succeeded" and not self.duties
 
     @property
     def failure(self) -> str | None:
-        """Why it will never be complete by itself, None while it may be."""
+        """Why it cannot become complete by itself; None if it can."""
         closed = self.sweep.closed if self.sweep else None
         if closed is not None and closed.outcome != "complete":
             return f"sweep {self.recipe} {closed.outcome}: {closed.reason}"
@@ -66,20 +66,20 @@ class Chain:
         return None
 
     def losses(self) -> list[tuple[int, float]]:
-        """The training's loss curve so far."""
+        """The training's loss curve so far, as (step, loss)."""
         if self.training is None or self.training.newest_claim() is None:
             return []
         return ledger.loss_curve(read_sample(self.training.folder).steps)
 
     @property
     def promoted(self) -> bool:
-        """Whether the champion is this training's."""
+        """Whether the champion comes from this training."""
         tags = self.champion.tags if self.champion else {}
         return self.training is not None and tags.get("slipway.training") == self.training.id
 
 
 class MadeReader:
-    """Reads the chains of one home. Listing a corpus takes a while, so a snapshot found up to date is kept."""
+    """Reads the chains of one home. It remembers snapshots that are up to date, since listing a corpus takes long."""
 
     def __init__(self, recipes: Recipes, home: Home) -> None:
         self._recipes = recipes
@@ -88,7 +88,7 @@ class MadeReader:
         self._current: dict[str, str] = {}
 
     def read(self) -> list[Chain]:
-        """All chains, by sweep recipe. Raises ValueError when a dataset's source cannot be listed."""
+        """The chains of all sweep recipes. Raises ValueError if the source of a dataset cannot be listed."""
         return [self._chain(sweep) for sweep in self._recipes.sweeps.values()]
 
     def _chain(self, sweep: SweepRecipe) -> Chain:

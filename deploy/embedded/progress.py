@@ -1,8 +1,8 @@
-"""Progress while nothing is new: whether what the demo waits for is still at work.
+"""Progress without news: whether the work for which the demo waits still goes on.
 
-An evaluation on a busy machine says nothing for longer than any limit that is short enough for a person. So silence
-alone is no reason to give up: jobs that live have limits of their own, after which the control plane ends them; the
-runs of Dagster count as at work while their processes use the processor for more than a look at some files takes.
+An evaluation on a busy machine may report nothing for a long time, so silence alone does not end the demo. Live jobs
+count as work, since the control plane ends them after limits of their own. A run of Dagster counts as work while its
+process uses more CPU time than a few file reads need.
 """
 
 import os
@@ -15,18 +15,18 @@ from slipway.trainer.base import processes
 
 LOOK_SECONDS = 15.0
 BUSY_SHARE = 0.05
-"""Of a processor, in each look. A run that waits and asks again each second uses a tenth of this; a computation that
-shares a processor with ten others, twice as much."""
+"""The least share of a processor that counts as work. A run that only polls each second uses a tenth of it. A
+computation that shares a processor with ten others uses twice as much."""
 
 Work = Mapping[int, float]
-"""The processor's seconds of each run so far, by the pid of its process; those of all processes below it count."""
+"""The CPU seconds of each run so far, including all its child processes, by the pid of the run's process."""
 
 
 class Silence:
-    """For how long nothing was new, and nothing was at work."""
+    """The time without news and without work."""
 
     def __init__(self, work: Callable[[], Work], has_live_job: Callable[[], bool], clock: Callable[[], float]) -> None:
-        """`has_live_job` says whether any job lives."""
+        """`work` returns the CPU seconds of the runs so far, and `has_live_job` whether any job is live."""
         self._work = work
         self._has_live_job = has_live_job
         self._clock = clock
@@ -34,11 +34,11 @@ class Silence:
         self._before: Work = {}
 
     def broken(self) -> None:
-        """Something is new."""
+        """Record that something new happened."""
         self._begun = self._clock()
 
     def seconds(self) -> float:
-        """How long it has lasted; looks for work now and then."""
+        """The seconds of silence. Checks for work every `LOOK_SECONDS`."""
         now = self._clock()
         if now - self._looked >= LOOK_SECONDS:
             after = self._work()
@@ -50,17 +50,17 @@ class Silence:
 
 
 def busy(before: Work, after: Work, seconds: float) -> bool:
-    """Whether the runs that live now have worked in these seconds; one that is new has begun in them."""
+    """Whether the live runs have worked in the last `seconds`. A run that is not in `before` began in that time."""
     return sum(max(0.0, done - before.get(pid, 0.0)) for pid, done in after.items()) >= BUSY_SHARE * seconds
 
 
 def silence_of(running: Running) -> Silence:
-    """The silence of an instance."""
+    """The silence of a running instance."""
     server = running.processes["code-server"].pid
     return Silence(lambda: work_below(server), lambda: bool(jobs.live(running.home)), time.monotonic)
 
 
 def work_below(proxy: int) -> dict[int, float]:
-    """The work of the runs of a code server: its proxy's children are servers, and theirs are runs."""
+    """The work of a code server's runs. The children of the proxy are servers, and their children are runs."""
     runs = [run for server in processes.children(proxy) for run in processes.children(server)]
     return {run: processes.activity(run)[0] / os.sysconf("SC_CLK_TCK") for run in runs}

@@ -1,4 +1,4 @@
-"""The demo's words: its progress as lines, and the table of what was made."""
+"""The demo's output: its progress in lines, and a table of the results."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ from slipway.trainer.record.scores import Score
 
 
 def lines(chain: Chain) -> Iterator[str]:
-    """What can be said of a chain now, each line once; the demo prints those that are new."""
+    """The lines about the current state of a chain. The demo prints the lines that are new."""
     if chain.snapshot is None:
         return
     kind, counts = _contents(chain.snapshot)
@@ -56,19 +56,19 @@ def _documents(snapshot: Snapshot) -> str:
 
 
 def measured(score: Score) -> str:
-    """The bits per byte of a checkpoint, or else its accuracy, in words."""
+    """The bits per byte of a checkpoint, or its accuracy if it has none, in words."""
     return f"{score.bits_per_byte:.3f} bits per byte" if score.coded else f"accuracy {score.accuracy:.1%}"
 
 
 def _contents(snapshot: Snapshot) -> tuple[str, dict[str, int]]:
-    """What a snapshot holds, and how many of it by split."""
+    """The kind of a snapshot's contents, and their number by split."""
     if isinstance(snapshot, ImageSnapshot):
         return "pictures", {name: split.images for name, split in snapshot.splits.items()}
     return "tokens", {name: split.tokens for name, split in snapshot.splits.items()}
 
 
 def table(chain: Chain) -> Table:
-    """What a complete chain has made."""
+    """The results of a complete chain."""
     summary = Table(title=f"Slipway: {chain.recipe}", show_header=False, title_justify="left")
     summary.add_column(style="bold")
     summary.add_column(overflow="fold")
@@ -110,7 +110,7 @@ def _short(value: object) -> str:
 
 
 def save_plot(chain: Chain, home: Home) -> Path:
-    """The loss curve as a PNG in the home; returns its path."""
+    """Save the loss curve as a PNG in the home. Returns the path."""
     validation = [(commit.step, score.loss) for commit, score in chain.scores]
     series = {"training loss": chain.losses(), "validation loss": validation}
     path = home.root / f"{chain.recipe}-loss.png"
@@ -119,8 +119,8 @@ def save_plot(chain: Chain, home: Home) -> Path:
 
 
 def show(console: Console, chains: list[Chain], home: Home) -> None:
-    """Print the tables, where the plots are, and how to look at it all."""
+    """Print the tables, the paths of the plots, and how to open the UI."""
     for chain in chains:
         console.print(table(chain))
         console.print(f"loss curve: {save_plot(chain, home)}", soft_wrap=True)
-    console.print(f"all of it lies in {home.root}; look at it with: slipway dev", soft_wrap=True)
+    console.print(f"everything is in {home.root}; to open it in the UI: slipway dev", soft_wrap=True)

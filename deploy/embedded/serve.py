@@ -1,4 +1,4 @@
-"""An instance that stays: in the foreground until Ctrl-C, or detached from the terminal until it is taken down."""
+"""A lasting instance: in the foreground until Ctrl-C, or detached from the terminal until `slipway down`."""
 
 import os
 import signal
@@ -19,21 +19,21 @@ from slipway.trainer.base.paths import CODE
 
 PORT = "SLIPWAY_PORT"
 LOG = "instance.log"
-"""In the home's `dagster/`: what a detached instance prints."""
+"""The file in the home's `dagster/` with the output of a detached instance."""
 DOWN_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class InstanceUp:
-    """An instance that runs."""
+    """A detached instance that answers."""
 
     pid: int
     url: str
 
 
 def port(environ: Mapping[str, str] = os.environ) -> int | None:
-    """SLIPWAY_PORT, None when it is not set. Raises ValueError for what is no port."""
+    """The value of SLIPWAY_PORT; None if it is not set. Raises ValueError if it is no port."""
     setting = environ.get(PORT)
     if setting is None:
         return None
@@ -43,9 +43,9 @@ def port(environ: Mapping[str, str] = os.environ) -> int | None:
 
 
 def serve(home: Home) -> list[str]:
-    """Run an instance until Ctrl-C or SIGTERM; returns the trainings that go on without it.
+    """Run an instance until Ctrl-C or SIGTERM. Returns the trainings that go on without it.
 
-    Raises InvalidRecipes where no recipe can be read, and CannotStart as `instance.running` does.
+    Raises InvalidRecipes if no recipe can be read, and the CannotStart of `instance.running`.
     """
     _tell_what_is_broken()
     signals.on_sigterm()
@@ -55,7 +55,7 @@ def serve(home: Home) -> list[str]:
             if running.mlflow:
                 print(f"MLflow's pages are at {running.mlflow}/#/experiments in a moment", flush=True)
             if running.second_to is not None:
-                print(f"It only shows what is: {running.second_to} decides, until that has ended", flush=True)
+                print(f"It only shows the state: {running.second_to} decides until it ends", flush=True)
             while True:
                 running.check()
                 time.sleep(1)
@@ -64,11 +64,12 @@ def serve(home: Home) -> list[str]:
 
 
 def up(home: Home) -> InstanceUp:
-    """Start an instance that goes on without this process; returns when it answers.
+    """Start an instance that goes on without this process, and return when it answers.
 
-    Raises CannotStart when one runs already, or with what the new one said when it ended.
+    Raises CannotStart if an instance already runs, or with the last output line if the new instance ends.
     """
-    if (there := home_lock.current_user(home)) is not None:
+    there = home_lock.current_user(home)
+    if there is not None:
         raise CannotStart(
             f"SLIPWAY_HOME {home.root}: found it in use ({home_lock.description(there)}), expected no instance"
         )
@@ -88,11 +89,11 @@ def up(home: Home) -> InstanceUp:
     if not ended:
         raise CannotStart(f"it did not answer within {2 * instance.START_SECONDS:.0f} s, and was ended; see {log}")
     log_lines = regular_file.read(log)[begun:].decode(errors="replace").strip().splitlines()
-    raise CannotStart(log_lines[-1].removeprefix("slipway: ") if log_lines else f"it ended without a word; see {log}")
+    raise CannotStart(log_lines[-1].removeprefix("slipway: ") if log_lines else f"it ended without output; see {log}")
 
 
 def _tell_what_is_broken() -> None:
-    """Say which recipes cannot be used; their lanes say so too. Raises InvalidRecipes where no recipe can be read."""
+    """Print the unusable recipes, which the UI also shows. Raises InvalidRecipes if no recipe can be read."""
     for recipe in usable(recipes_folder()).broken:
         for problem in recipe.problems:
             print(problem, file=sys.stderr)
@@ -100,15 +101,15 @@ def _tell_what_is_broken() -> None:
 
 
 def down(home: Home) -> bool:
-    """End the instance of a home, and return when it is; False when none runs. Trainings go on.
+    """End the instance of a home, and return when it has ended. Returns False if none runs. Trainings go on.
 
-    Raises CannotStart when it does not end.
+    Raises CannotStart if the instance does not end in time.
     """
     deadline = time.monotonic() + DOWN_SECONDS
     there = home_lock.current_user(home)
     if there is not None and "by" in there:
         raise CannotStart(f"no instance runs; its home is used by {home_lock.description(there)}")
-    while there is not None and not there["pid"] and time.monotonic() < deadline:  # it has not said who it is yet
+    while there is not None and not there["pid"] and time.monotonic() < deadline:  # it has not written its pid yet
         time.sleep(LOOK_SECONDS)
         there = home_lock.current_user(home)
     if there is None:
@@ -117,7 +118,7 @@ def down(home: Home) -> bool:
     command = processes.command_line(pid)
     if command:
         os.kill(pid, signal.SIGTERM)
-    # It lets go of the home before the last of it has ended.
+    # The instance releases the home before its last process has ended.
     while home_lock.current_user(home) is not None or (command and processes.command_line(pid) == command):
         if time.monotonic() > deadline:
             raise CannotStart(f"the instance (process {pid}) has not ended after {DOWN_SECONDS:.0f} s")
@@ -126,7 +127,7 @@ def down(home: Home) -> bool:
 
 
 def _detached(home: Home, log: Path) -> "subprocess.Popen[bytes]":
-    """`slipway dev` in a session of its own, so that no terminal ends it."""
+    """Start `slipway dev` in its own session, so that closing the terminal does not end it."""
     path = os.pathsep.join(filter(None, [str(CODE), os.environ.get("PYTHONPATH")]))
     chosen = {"SLIPWAY_HOME": str(home.root), folder.VARIABLE: str(folder.selected()), "PYTHONPATH": path}
     with log.open("ab") as output:

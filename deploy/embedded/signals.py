@@ -1,11 +1,11 @@
-"""Signals: a process that runs an instance ends all that it has started, whoever ends it and how."""
+"""Signals: a process that runs an instance also ends what it has started if it gets SIGTERM."""
 
 import signal
 from types import FrameType
 
 
 def on_sigterm() -> None:
-    """From now on SIGTERM ends this process as Ctrl-C does, by a KeyboardInterrupt."""
+    """Let SIGTERM end this process by a KeyboardInterrupt, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, _interrupt)
 
 

@@ -1,4 +1,4 @@
-"""The metrics of others that rules and dashboards use, by the program that exports them, and what each is about."""
+"""The metrics of other exporters that rules and dashboards use, with a description of each."""
 
 DCGM = {
     "DCGM_FI_DEV_GPU_UTIL": "GPU use",
@@ -45,4 +45,4 @@ CEPH = {
 }
 FOREIGN = {**DCGM, **NODE, **CEPH}
 ALWAYS = {"up"}
-"""What Prometheus itself adds."""
+"""The metrics that Prometheus itself adds."""

@@ -9,25 +9,25 @@ HARDWARE = RuleGroup(
         AlertRule(
             "GpuHot", "critical", "DCGM_FI_DEV_GPU_TEMP > 85", "5m",
             "GPU {gpu} of {Hostname} has been hotter than 85 °C for 5 minutes",
-            "It lowers its clocks, and all ranks wait for it.",
-            "Look at fans, inlets and the room; quarantine the node if it stays.",
+            "The GPU lowers its clocks, and all ranks wait for it.",
+            "Look at the fans, the air inlets and the room temperature. If the GPU stays hot, quarantine the node.",
         ),
         AlertRule(
             "GpuIdle", "warning", "DCGM_FI_DEV_GPU_UTIL < 50", "10m",
             "GPU {gpu} of {Hostname} has been used less than half for 10 minutes",
-            "It has no work, or its work waits.",
-            "Look at what bounds the training on it: `slipway show ID`.",
+            "The GPU has no work, or its work waits for something else.",
+            "Read the speed limit of its training: `slipway show ID`.",
         ),
         AlertRule(
             "GpuXid", "critical", "DCGM_FI_DEV_XID_ERRORS > 0", "0s",
-            "GPU {gpu} of {Hostname} has reported an Xid",
-            "The driver has reported an error; the platform takes severe ones out of service by itself.",
+            "GPU {gpu} of {Hostname} has reported an Xid error",
+            "The driver has reported an error. After a severe error, the platform takes the node out of service.",
             "Look up the number in the table of docs/incidents.md.",
         ),
         AlertRule(
             "GpuMemoryError", "critical", "increase(DCGM_FI_DEV_ECC_DBE_VOL_TOTAL[10m]) > 0", "0s",
             "GPU {gpu} of {Hostname} has had an uncorrectable memory error",
-            "What was computed there cannot be trusted.",
+            "Results from this GPU cannot be trusted.",
             "Quarantine the node and reset the GPU; replace it if the error comes back.",
         ),
         AlertRule(
@@ -41,12 +41,12 @@ HARDWARE = RuleGroup(
             "DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE) > 0.98", "10m",
             "The memory of GPU {gpu} of {Hostname} is full",
             "The next longer batch may not fit.",
-            "Make `batch.micro` smaller before it runs out.",
+            "Make `batch.micro` smaller before the memory runs out.",
         ),
         AlertRule(
             "InfinibandErrors", "warning", "rate(node_infiniband_port_errors_received_total[5m]) > 0", "5m",
             "Port {port} of {device} on {instance} receives damaged packets",
-            "A cable, a transceiver or a switch port.",
+            "The cause is usually a cable, a transceiver or a switch port.",
             "Reseat or replace the cable; `slipway nodes bisect` finds the slow pair.",
         ),
         AlertRule(
@@ -61,18 +61,18 @@ HARDWARE = RuleGroup(
             "5m",
             "Reads from {device} on {instance} take longer than 5 ms",
             "The disk is busy or wears out.",
-            "Look at what reads from it, and at its SMART data.",
+            "Look for the program that reads from it, and look at the disk's SMART data.",
         ),
         AlertRule(
             "HostMemoryLow", "critical", "node_memory_MemAvailable_bytes / node_memory_MemTotal_bytes < 0.05", "2m",
             "Less than 5 % of the memory of {instance} is left",
-            "The kernel drops the shards' pages first, and kills processes then.",
+            "The kernel first drops cached pages of shards, and then kills processes.",
             "Put fewer ranks or fewer loader workers on the node.",
         ),
         AlertRule(
             "CephUnhealthy", "critical", "ceph_health_status == 2", "0s",
             "Ceph reports an error",
-            "The durable tier may be away for some files.",
+            "Some files of the durable tier may be unreachable.",
             "Look at `ceph health detail`. Trainings wait for the tier and go on by themselves.",
         ),
         AlertRule(
@@ -84,8 +84,8 @@ HARDWARE = RuleGroup(
         AlertRule(
             "CephSlow", "warning", "ceph_osd_commit_latency_ms > 50", "5m",
             "Writes to {ceph_daemon} take longer than 50 ms",
-            "One slow disk slows all that is written to its placement groups.",
-            "Look at the disk beneath it; take it out if it stays slow.",
+            "One slow disk slows all writes to its placement groups.",
+            "Look at its disk, and remove the disk if it stays slow.",
         ),
     ),
 )  # fmt: skip

@@ -1,17 +1,18 @@
-"""What a dashboard is made of, and how Grafana reads it (schema version 39)."""
+"""The parts of a dashboard, and their form for Grafana (schema version 39)."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Unit = Literal["short", "s", "bytes", "Bps", "percentunit", "percent", "celsius", "watt", "hertz", "iops", "ms", "none"]
 SOURCE = {"type": "prometheus", "uid": "${source}"}
-WIDTH, HEIGHT = 8, 7
-"""Of a panel, of the 24 columns that a row has."""
+WIDTH = 8
+HEIGHT = 7
+"""The width of a panel, in columns; a row has 24."""
 
 
 @dataclass(frozen=True)
 class PanelQuery:
-    """One query, and how its series are named: {label} is replaced."""
+    """One query with the legend of its series, in which {label} is replaced."""
 
     expr: str
     legend: str = ""
@@ -30,7 +31,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Variable:
-    """A choice at the top of a dashboard: the values of a label."""
+    """A selection at the top of a dashboard, with the values of a label."""
 
     name: str
     query: str
@@ -52,17 +53,17 @@ HOST = Variable("host", "label_values(DCGM_FI_DEV_GPU_UTIL, Hostname)")
 
 
 def series(title: str, unit: Unit, *queries: tuple[str, str] | str, help: str = "") -> Panel:
-    """Curves; each query with the names of its series, or alone."""
+    """A panel of curves. Each query may have a legend."""
     return Panel(title, unit, _queries(queries), help=help)
 
 
 def number(title: str, unit: Unit, expr: str, help: str = "") -> Panel:
-    """One number, or a few."""
+    """A panel of one or a few numbers."""
     return Panel(title, unit, (PanelQuery(expr),), "stat", help)
 
 
 def table(title: str, expr: str, help: str = "") -> Panel:
-    """The newest values as rows."""
+    """A panel with the newest values as rows."""
     return Panel(title, "none", (PanelQuery(expr),), "table", help)
 
 
@@ -71,7 +72,7 @@ def _queries(queries: tuple[tuple[str, str] | str, ...]) -> tuple[PanelQuery, ..
 
 
 def document(dashboard: Dashboard) -> dict[str, Any]:
-    """The dashboard as Grafana imports it."""
+    """The dashboard in the form that Grafana imports."""
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,

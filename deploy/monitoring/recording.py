@@ -1,4 +1,4 @@
-"""The recorded series: what dashboards and alerts ask for again and again."""
+"""The recorded series, which several dashboards and alerts use."""
 
 from slipway.deploy.monitoring.rule import RecordingRule, RuleGroup
 from slipway.trainer.record.accounting import buckets

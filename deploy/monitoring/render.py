@@ -1,4 +1,4 @@
-"""Render: rules, routes and dashboards as files in deploy/monitoring/rendered/, and the pages about them.
+"""Rendering: writes rules, routes and dashboards to deploy/monitoring/rendered/, and the pages about them.
 
 The tables of docs/monitoring.md and the alerts of docs/runbook.md come from the same code as the rules.
 """
@@ -34,7 +34,7 @@ ALERTS = tuple(alert for group in GROUPS for alert in group.alerts)
 
 
 def files() -> dict[Path, str]:
-    """The files: the text of each, by path."""
+    """The texts of the files, by path."""
     example = routes.prometheus({"slipway": ["127.0.0.1:9465"]}, ["127.0.0.1:9093"], ["rules.yaml"])
     return {
         RENDERED / "rules.yaml": _yaml(rule.document(GROUPS)),
@@ -49,7 +49,7 @@ def files() -> dict[Path, str]:
 
 
 def write() -> list[Path]:
-    """Bring all of them up to date; returns the files."""
+    """Write all files and pages. Returns the files."""
     texts = {**files(), **pages()}
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,8 +58,9 @@ def write() -> list[Path]:
 
 
 def pages() -> dict[Path, str]:
-    """The pages with their parts made anew. Raises ValueError for a page without the marks of a part."""
-    monitoring, runbook = DOCS / "monitoring.md", DOCS / "runbook.md"
+    """The pages with their generated parts renewed. Raises ValueError if a page lacks the marks of a part."""
+    monitoring = DOCS / "monitoring.md"
+    runbook = DOCS / "runbook.md"
     text = monitoring.read_text()
     for name, part in (
         ("platform", _metrics(PLATFORM_METRICS)),
@@ -78,8 +79,9 @@ def _yaml(document: dict[str, Any]) -> str:
 
 
 def _with(text: str, name: str, part: str, path: Path) -> str:
-    """The text with another content between the marks of one part."""
-    begin, end = MARK.format(name), MARK.format(f"end of {name}")
+    """The text with new content between the marks of one part."""
+    begin = MARK.format(name)
+    end = MARK.format(f"end of {name}")
     before, opening, rest = text.partition(begin)
     _, ended, after = rest.partition(end)
     if not opening or not ended:
@@ -134,7 +136,7 @@ def _chapters() -> str:
 
 
 def _text_of(alert: AlertRule) -> str:
-    """What the alert says, with `TRAINING` in place of the name of one."""
+    """The summary of the alert, with `TRAINING` in place of a training's name."""
     return re.sub(r"{(\w+)}", lambda label: label[1].upper(), alert.summary)
 
 

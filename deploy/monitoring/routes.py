@@ -1,4 +1,4 @@
-"""Routes: how Alertmanager groups alerts, and who hears of them. A critical one calls a person within seconds."""
+"""Routes: how Alertmanager groups alerts, and whom it notifies. A critical alert calls a person within seconds."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,17 +6,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Receivers:
-    """Where notifications go: addresses that take Alertmanager's webhook."""
+    """The receivers of notifications, as URLs for Alertmanager's webhook."""
 
     page: str
-    """A person is called: for alerts that are critical."""
+    """The receiver of critical alerts, which calls a person."""
     ticket: str
-    """A person looks at it in the day: for warnings."""
+    """The receiver of warnings, which a person reads during the day."""
 
 
 EXAMPLE = Receivers("http://pager.example/slipway", "http://tickets.example/slipway")
-SCRAPE, EVALUATION, WAIT = "2s", "2s", "1s"
-"""From a fault to the page, an alert that does not have to last takes the sum of these waits: less than 10 s."""
+SCRAPE = "2s"
+EVALUATION = "2s"
+WAIT = "1s"
+"""The sum of these intervals is the time from a fault to the call, for an alert with `0s`: less than 10 s."""
 
 
 def alertmanager(receivers: Receivers) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def alertmanager(receivers: Receivers) -> dict[str, Any]:
 
 
 def prometheus(targets: dict[str, list[str]], alertmanagers: list[str], rules: list[str]) -> dict[str, Any]:
-    """Prometheus' configuration for one machine; `targets` are host:port, by the job's name."""
+    """Prometheus' configuration for one machine. `targets` contains host:port, by job name."""
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": EVALUATION},
         "rule_files": rules,
@@ -70,7 +72,7 @@ def prometheus(targets: dict[str, list[str]], alertmanagers: list[str], rules: l
 
 
 def on_cluster(namespace: str, trainings: str) -> dict[str, Any]:
-    """The scrapes of a cluster, for a Prometheus without its operator: by the names of ports, which the chart gives."""
+    """Prometheus' configuration for a cluster without its operator. It finds targets by the chart's port names."""
     return {
         "scrape_configs": [
             {
@@ -96,6 +98,6 @@ def _keep(label: str, value: str) -> dict[str, Any]:
 
 
 def _hides(alert: str, others: str, *equal: str) -> dict[str, Any]:
-    """While `alert` fires, `others` of the same labels notify nobody: it says what they would."""
+    """While `alert` fires, alerts in `others` with the same labels notify nobody, since they have the same cause."""
     rule: dict[str, Any] = {"source_matchers": [f'alertname="{alert}"'], "target_matchers": [f'alertname=~"{others}"']}
     return {**rule, "equal": list(equal)} if equal else rule

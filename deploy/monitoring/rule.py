@@ -1,16 +1,16 @@
-"""What an alert and a recording rule are, and how Prometheus reads them."""
+"""Alerts and recording rules, and their form for Prometheus."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 RUNBOOK = "docs/runbook.md"
 Severity = Literal["critical", "warning"]
-"""critical: a person is called; warning: a person looks at it in the day."""
+"""critical: a person is called at once. warning: a person looks at it during the day."""
 
 
 @dataclass(frozen=True)
 class RecordingRule:
-    """A series that is computed ahead; its name is level:metric:operation."""
+    """A precomputed series. Its name is level:metric:operation."""
 
     name: str
     expr: str
@@ -25,17 +25,17 @@ class AlertRule:
     severity: Severity
     expr: str
     lasts: str
-    """For how long `expr` must hold, in Prometheus' notation; 0s for at once."""
+    """How long `expr` must be true before the alert fires, in Prometheus' notation; 0s to fire at once."""
     summary: str
     """One sentence for a person. It may name a label of `expr` as {label}."""
     means: str
-    """What it means, for the runbook."""
+    """The meaning of the alert, for the runbook."""
     todo: str
-    """What is left to a person, for the runbook."""
+    """What a person should do, for the runbook."""
 
     @property
     def anchor(self) -> str:
-        """The part of the runbook that is about it."""
+        """The link to its section of the runbook."""
         return self.name.lower()
 
     @property
@@ -45,7 +45,7 @@ class AlertRule:
 
 @dataclass(frozen=True)
 class RuleGroup:
-    """Rules that are evaluated one after another."""
+    """Rules that Prometheus evaluates in order."""
 
     name: str
     every: str
@@ -57,7 +57,7 @@ class RuleGroup:
 
 
 def document(groups: tuple[RuleGroup, ...]) -> dict[str, Any]:
-    """A file of rules as Prometheus reads it."""
+    """The rules file for Prometheus."""
     return {
         "groups": [
             {"name": group.name, "interval": group.every, "rules": [_rule(rule) for rule in group.rules]}
@@ -67,7 +67,7 @@ def document(groups: tuple[RuleGroup, ...]) -> dict[str, Any]:
 
 
 def annotations(alert: AlertRule) -> dict[str, str]:
-    """What a notification says; labels stand in Prometheus' notation."""
+    """The text of the notification, with labels in Prometheus' notation."""
     text = alert.summary.replace("{", "{{ $labels.").replace("}", " }}")
     return {"summary": text, "runbook_url": alert.runbook}
 

@@ -1,4 +1,4 @@
-"""The cordon of a cluster, as the platform's settings describe the cluster."""
+"""The cordon of the cluster that the platform's settings describe."""
 
 from slipway.resources.fleet.kubernetes.cordon import Cordon
 from slipway.resources.kubernetes.client import Client
@@ -7,7 +7,7 @@ from slipway.resources.tiers import Tiers
 
 
 def of_platform(settings: Platform) -> Cordon:
-    """What cordons the nodes of the fleet that `settings` describe."""
+    """The cordon for the nodes of the fleet in `settings`."""
     compute = settings.compute
     client = Client(compute.kubeconfig, compute.context)
     return Cordon(client, dict(compute.cluster.node_selector), Tiers(**settings.tiers.model_dump()).durable_path)

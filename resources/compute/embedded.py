@@ -24,12 +24,12 @@ class EmbeddedCompute(Compute):
     sees_nodes: ClassVar[bool] = True
     jobs: str = Field(description="Folder of the job objects")
     nodes: str = Field(description="Folder of the nodes")
-    names: list[str] = Field(description="The nodes' names")
+    names: list[str] = Field(description="Names of the nodes")
     reboot_seconds: float = Field(
-        default=REBOOT_SECONDS, description="Seconds that a killed node stays away, like a machine that reboots"
+        default=REBOOT_SECONDS, description="Seconds for which a killed node stays away, as if it rebooted"
     )
 
-    quarantine: dict[str, Any] = Field(default={}, description="Rules of the nodes' health other than the usual ones")
+    quarantine: dict[str, Any] = Field(default={}, description="Changes to the default rules of node health")
 
     @property
     def health_rules(self) -> HealthRules:

@@ -1,7 +1,7 @@
-"""The compute of a cluster: its launcher, its fleet, and node tasks as pods pinned to their nodes.
+"""The compute of a Kubernetes cluster: its launcher, its fleet, and node tasks as pods pinned to their nodes.
 
-In the code server, sensors ask all the time: they read one mirror of the cluster. A run waits for one job, and asks
-the API server itself.
+Sensors, which run often in the code server, read one mirror of the cluster. A run waits for one job only, and asks the
+API server directly.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from slipway.trainer.config import profiles
 from slipway.trainer.config.profiles import HardwareProfile
 
 UNSCHEDULABLE = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}
-"""What lets a diagnosis onto a node that is cordoned."""
+"""The toleration with which a diagnosis runs on a cordoned node."""
 GPU = "nvidia.com/gpu"
 
 
@@ -46,7 +46,7 @@ class KubernetesCompute(Compute):
     _in_a_run: bool = PrivateAttr(default=True)
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
-        """Sensors and schedules have no run: the code server evaluates them."""
+        """Remember whether a run uses this resource, or a sensor or schedule in the code server."""
         self._in_a_run = context.run is not None
 
     def launcher(self) -> KubernetesLauncher:
@@ -56,13 +56,13 @@ class KubernetesCompute(Compute):
         return KubernetesFleet(self._mirror or self._client, self._cluster)
 
     def node_tasks(self, tiers: Tiers) -> ByJobs:
-        """Tasks write outcomes to the durable tier, which every pod mounts under the same path as this process."""
+        """Node tasks as jobs. They write results to the durable tier, which all pods mount at the same path."""
         cluster = node_task_cluster(self._cluster, self._compute.node_tasks)
         launcher = KubernetesLauncher(self._client, cluster, KINDS["job"])
         return ByJobs(launcher, self.fleet(), tiers.durable_path / FOLDER, self.poll_seconds)
 
     def diagnosis(self, tiers: Tiers) -> ByJobs:
-        """A diagnosis gets what a training's pod gets, on a node that is cordoned too."""
+        """Node tasks with the resources of a training's pod, which also run on a cordoned node."""
         cluster = dataclasses.replace(
             self._cluster,
             priority=self._compute.node_tasks.priority,
@@ -122,7 +122,7 @@ class KubernetesCompute(Compute):
 
 
 def node_task_cluster(cluster: Cluster, settings: NodeTaskSettings) -> Cluster:
-    """What a cluster gives the pods of node tasks: no GPU, no RDMA and no queue."""
+    """The cluster's settings for the pods of node tasks: no GPU, no RDMA and no queue."""
     return dataclasses.replace(
         cluster,
         resources=settings.resources,
@@ -138,11 +138,11 @@ def node_task_cluster(cluster: Cluster, settings: NodeTaskSettings) -> Cluster:
 
 @functools.cache
 def _client(kubeconfig: str, context: str, namespace: str) -> Client:
-    """The client of a cluster, one in each process: it keeps its connections."""
+    """The client of a cluster, one per process, since it keeps its connections open."""
     return Client(kubeconfig, context, namespace)
 
 
 @functools.cache
 def _mirror(client: Client) -> ClusterReader:
-    """The mirror of a cluster, one in each process."""
+    """The mirror of a cluster, one per process."""
     return Mirror(client, access.mirrored_kinds())

@@ -1,4 +1,4 @@
-"""The interface of compute: one resource joins a launcher, a fleet and node tasks; its class decides which.
+"""The interface of compute: one resource that provides a launcher, a fleet and node tasks.
 
 `slipway.resources.compute.embedded` runs on this machine, `slipway.resources.compute.kubernetes` on a cluster.
 """
@@ -29,41 +29,41 @@ if TYPE_CHECKING:  # an embedded instance needs no client of Kubernetes
 
 
 class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
-    """A launcher, a fleet, the tasks of its nodes, and the revision of the code that they run."""
+    """A launcher, a fleet, node tasks, and the revision of the code that they run."""
 
     poll_seconds: ClassVar[float]
-    """How often a waiting run asks."""
+    """How often a waiting run polls its job."""
     sees_nodes: ClassVar[bool]
-    """Whether this process sees the nodes' NVMe folders."""
+    """Whether this process can read the nodes' NVMe folders."""
     revision: str = Field(default="", description="Revision of the code, recorded in every checkpoint")
 
     rank_hours: dict[str, Any] = Field(
-        default={}, description="The quotas: by owner, `rank_hours`, and the period as `per`"
+        default={}, description="Quotas by owner, each with `rank_hours` and its period `per`"
     )
 
     @abc.abstractmethod
     def launcher(self) -> Launcher:
-        """What runs jobs."""
+        """The launcher of jobs."""
 
     @abc.abstractmethod
     def fleet(self) -> Fleet:
-        """The nodes that jobs run on."""
+        """The nodes on which jobs run."""
 
     @abc.abstractmethod
     def node_tasks(self, tiers: Tiers) -> NodeTasks:
-        """What runs tasks on a node, where its NVMe is."""
+        """The runner of tasks on a node, with access to its NVMe."""
 
     @abc.abstractmethod
     def serving(self, tiers: Tiers) -> ServingPlace:
-        """What runs the server of the models that are to answer."""
+        """The runner of model servers."""
 
     @property
     def gpus(self) -> int:
-        """How many GPUs each node gives a job; 0 for none."""
+        """The number of GPUs that each node gives to a job."""
         return 0
 
     def diagnosis(self, tiers: Tiers) -> NodeTasks:
-        """What runs tasks on a node that is out of service, with all its hardware."""
+        """The runner of tasks on a node that is out of service, with access to all its hardware."""
         return self.node_tasks(tiers)
 
     @property
@@ -72,44 +72,44 @@ class Compute(dg.ConfigurableResource, abc.ABC):  # type: ignore[type-arg]
         return HealthRules()
 
     def scheduler(self, tiers: Tiers) -> Scheduler | None:
-        """What else places work on the nodes, and must obey their standings; None for nothing."""
+        """Another scheduler that places work on the nodes and must respect their health; None if there is none."""
         return None
 
     def node_demand(self) -> "NodeDemand | None":
-        """What shows an autoscaler the nodes that trainings wait for; None where nothing changes the fleet."""
+        """The signal to an autoscaler that trainings wait for nodes; None if the fleet is fixed."""
         return None
 
     def node_health(self, tiers: Tiers) -> NodeHealth:
-        """The one door to the standings of the nodes."""
+        """Access to the health of the nodes."""
         fleet = self.fleet()
         return NodeHealth(NodeRegister(tiers.durable_path), self.health_rules, fleet.nodes, self.scheduler(tiers))
 
     def working_fleet(self, tiers: Tiers) -> Fleet:
-        """The fleet as work may use it: without the nodes that are out of service."""
+        """The fleet without the nodes that are out of service."""
         return GuardedFleet(self.fleet(), NodeRegister(tiers.durable_path), self.health_rules)
 
     def short_jobs(self, tiers: Tiers) -> ShortJobs:
-        """What runs jobs that come after a training, on the nodes of trainings."""
+        """The runner of short jobs that follow a training, on the same nodes."""
         return ShortJobs(self.launcher(), self.working_fleet(tiers), tiers.durable_path, self.poll_seconds)
 
     @property
     def grace_seconds(self) -> float:
-        """How long a job that is asked to stop may take for a last checkpoint, unless its recipe says otherwise."""
+        """How long a stopping job may take for its last checkpoint, unless its recipe sets another time."""
         return GRACE_SECONDS
 
     @property
     def hardware(self) -> HardwareProfile | None:
-        """The profile that trainings must fit; None for nodes that no profile describes."""
+        """The hardware profile that trainings must fit, or None."""
         return None
 
     def quotas(self, tiers: Tiers) -> Quotas:
-        """How much each team may use, and has used."""
+        """The quota of each team, and its use."""
         return Quotas(
             tiers.durable_path, {owner: Quota(**quota_fields) for owner, quota_fields in self.rank_hours.items()}
         )
 
     def control(self, tiers: Tiers) -> TrainingControl:
-        """The state machine over this launcher and fleet."""
+        """The state machine of trainings on this launcher and fleet."""
         paths = Paths(tiers.durable_path, tiers.nvme, tiers.backup, tuple(tiers.origins))
         return TrainingControl(
             self.launcher(),

@@ -1,1 +1,1 @@
-"""The daily report: all that happened since a moment, in one report: what, what it cost, and who is needed."""
+"""The daily report: what has happened since a point in time, what it cost, and what a person must do."""

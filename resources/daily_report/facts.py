@@ -1,4 +1,4 @@
-"""Facts of a night: what the records say happened since a moment, and what waits now. No text, no judgement."""
+"""Facts of the daily report: what happened since a point in time, and what waits now, from the records alone."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ from slipway.resources.fleet.health.standing import NodeRecord
 from slipway.resources.trainings.incident_reports import IncidentReport
 
 NEARLY_FULL = 0.9
-"""The share of a tier from which on a person makes room: what the alert for storage that is nearly full warns of."""
+"""The used share of a tier from which a person must make room. The alert for nearly full storage uses it too."""
 
 
 @dataclass(frozen=True)
 class TrainingEnd:
-    """A training that ended and is not to go on. Times here are seconds since the epoch."""
+    """A training that ended and will not continue. All times here are seconds since the epoch."""
 
     training: str
     recipe: str
@@ -21,60 +21,60 @@ class TrainingEnd:
     """Whether a person asked for the end."""
     reason: str
     kind: str
-    """The class of the cause of a failure, of `slipway.trainer.record.causes`."""
+    """The cause of a failure, from `slipway.trainer.record.causes`."""
     step: int
-    """That of its newest checkpoint; 0 without one."""
+    """The step of its newest checkpoint; 0 without one."""
     at: float
 
 
 @dataclass(frozen=True)
 class RestartAsked:
-    """An incarnation that ended so that the next one begins: more nodes, more steps granted, a drained node."""
+    """An incarnation that ended on purpose, so that the next can begin: for more nodes or steps, or a drained node."""
 
     training: str
     incarnation: int
     reason: str
     at: float
     kind: str = ""
-    """The class of the reason, of `slipway.trainer.record.causes`."""
+    """The cause, from `slipway.trainer.record.causes`."""
 
 
 @dataclass(frozen=True)
 class CheckpointDamage:
-    """A checkpoint of which a copy, or all copies, were found damaged."""
+    """A checkpoint with one or more damaged copies."""
 
     training: str
     recipe: str
     step: int
     tiers: tuple[str, ...]
-    """Where it is damaged; empty where the record does not say."""
+    """The tiers with damaged copies; empty if the record does not say."""
     reason: str
     at: float
     whole_on: tuple[str, ...]
-    """The tiers that hold a whole copy."""
+    """The tiers that hold an intact copy."""
     earlier: int | None
-    """The step of the newest whole checkpoint of the training; None where it has none."""
+    """The step of the newest intact checkpoint of the training, or None."""
     is_champion: bool
     """Whether it is the checkpoint of a champion."""
 
 
 @dataclass(frozen=True)
 class TierFault:
-    """A tier could not be read, or did not take copies."""
+    """A tier that could not be read, or did not accept copies."""
 
     tier: str
     trainings: tuple[str, ...]
     reason: str
     away: bool
-    """Whether a start had to do without the tier; otherwise it did not take a copy."""
+    """Whether a training had to start without the tier; if False, the tier did not accept a copy."""
     at: float
     over: bool
-    """Whether the tier has taken a checkpoint since."""
+    """Whether the tier has accepted a checkpoint since."""
 
 
 @dataclass(frozen=True)
 class GateVerdict:
-    """What the gate said of a candidate that is not the champion."""
+    """The verdict of the gate on a candidate that is not the champion."""
 
     model: str
     candidate: str
@@ -82,9 +82,9 @@ class GateVerdict:
     training: str
     failed: tuple[str, ...]
     undecided: str
-    """Why it could not be judged; empty when it was."""
+    """Why the candidate could not be judged, or ""."""
     hold: str
-    """Why it waits although it passed; empty where it does not."""
+    """Why the candidate waits although it passed, or ""."""
     awaits_approval: bool
     by: str
     at: float
@@ -92,25 +92,25 @@ class GateVerdict:
 
 @dataclass(frozen=True)
 class TierUse:
-    """How full a tier was when it was last looked at."""
+    """How full a tier was at the last measurement."""
 
     name: str
-    """The tier; of a node's NVMe, with the node."""
+    """The tier; for an NVMe tier, with the node."""
     used: int
     capacity: int
-    """Bytes; 0 where it has no limit."""
+    """In bytes; 0 for no limit."""
     seconds_until_full: float | None
     """At the rate of the last days; None for never."""
     at: float
 
     @property
     def share(self) -> float:
-        """Of its capacity; 0 where it has no limit."""
+        """The used share of the capacity; 0 if there is no limit."""
         return self.used / self.capacity if self.capacity else 0.0
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether a person is to make room now."""
+        """Whether a person must make room now."""
         return self.share >= NEARLY_FULL
 
 
@@ -124,19 +124,19 @@ class UnreadableSubject:
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """Everything since `since`, as it was at `until`."""
+    """The facts of the period from `since` to `until`."""
 
     since: float
     until: float
     incidents: tuple[IncidentReport, ...] = ()
-    """Those since then, and older ones that wait for a person."""
+    """The incidents of the period, and older ones that wait for a person."""
     ends: tuple[TrainingEnd, ...] = ()
-    """Those since then, and older ones that failed and were given up."""
+    """The trainings that ended in the period, and older ones that failed for good."""
     restarts: tuple[RestartAsked, ...] = ()
     damages: tuple[CheckpointDamage, ...] = ()
     tiers: tuple[TierFault, ...] = ()
     verdicts: tuple[GateVerdict, ...] = ()
     nodes: tuple[NodeRecord, ...] = ()
-    """Nodes that are out of service or under suspicion now, or changed their standing since then."""
+    """The nodes that are out of service or suspected now, or whose status changed in the period."""
     use: tuple[TierUse, ...] = ()
     unreadable: tuple[UnreadableSubject, ...] = ()

@@ -1,4 +1,4 @@
-"""Gate verdicts: what the gates said of the candidates of a model, and which of them wait for a person. Reads alone."""
+"""Gate verdicts: the gate's decisions about a model's candidates, and which candidates wait for a person. Read-only."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from slipway.trainer.base import listing
 
 
 def of_model(durable: Path, model: str, since: float) -> tuple[list[GateVerdict], str]:
-    """The verdicts that were given since a moment, or wait; and the manifest of the champion, empty for none.
+    """The verdicts since `since` or still pending, and the manifest hash of the champion, or "".
 
     Raises OSError, and UndecodableRecord for a damaged record.
     """
@@ -26,7 +26,7 @@ def of_model(durable: Path, model: str, since: float) -> tuple[list[GateVerdict]
 
 
 def _verdict(durable: Path, judgement: Judgement, champion: str) -> GateVerdict | None:
-    """None for a candidate that passed and waits for nothing, and for one that is judged anew."""
+    """The verdict; None for a candidate that passed and waits for nothing, or is being judged again."""
     folder = durable / "models" / judgement.model
     is_current = judgement.champion == champion
     history = promotion.history(durable, judgement.model)
@@ -50,6 +50,6 @@ def _verdict(durable: Path, judgement: Judgement, champion: str) -> GateVerdict 
 
 
 def _training(folder: str) -> str:
-    """The training of a checkpoint, whose folder is ``checkpoints/<training>/<commit>``; empty for any other."""
+    """The training of a checkpoint from its folder ``checkpoints/<training>/<commit>``; "" for any other folder."""
     parts = folder.split("/")
     return parts[-2] if len(parts) > 1 else ""

@@ -1,6 +1,6 @@
-"""The report of a night as one HTML page: no scripts, nothing from elsewhere, light and dark, also on a phone.
+"""The daily report as one HTML page, without scripts and without files from other servers.
 
-Red is used for what waits for a person, and for nothing else; beside the colour stands the word.
+Red marks only what waits for a person, and the text says so too.
 """
 
 from collections.abc import Iterator
@@ -20,30 +20,29 @@ NAV = (("All pages", "/slipway"), ("Dagster", "/"))
 
 
 def html(report: DailyReport, address: str = "") -> str:
-    """The page; `address` is the webserver's, without which nothing is linked."""
+    """The page; `address` is the webserver's address, and without it the page has no links."""
     nav = [(name, urljoin(address, path)) for name, path in NAV] if address else []
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_SECONDS}">'
     return html_layout.page(_title(report), _body(report, address), head=refresh, nav=nav)
 
 
 def write(report: DailyReport, path: Path, address: str = "") -> None:
-    """Put the page at a path, in place of what was there. Raises OSError."""
+    """Write the page to a path, replacing an older one. Raises OSError."""
     atomic.replace(path, html(report, address).encode())
 
 
 def _title(report: DailyReport) -> str:
-    waiting_count = len(report.waiting)
-    return (
-        f"{counted(waiting_count, 'thing waits', 'things wait')} for a person" if waiting_count else "Nobody is needed"
-    )
+    if not report.waiting:
+        return "Nothing to do"
+    return f"{counted(len(report.waiting), 'thing waits', 'things wait')} for a person"
 
 
 def _body(report: DailyReport, address: str) -> Iterator[str]:
-    yield "<h1>The morning after</h1>"
+    yield "<h1>Daily report</h1>"
     yield f'<p class="quiet">{incident_reports.when(report.since)} to {incident_reports.when(report.until)}</p>'
     yield html_layout.paragraph(f"{report.sentence[:1].upper()}{report.sentence[1:]}.")
     if not report.items:
-        yield html_layout.paragraph("Nothing happened that needed the platform or a person.", "quiet")
+        yield html_layout.paragraph("There were no incidents, and nothing waits for a person.", "quiet")
     yield '<ul class="tiles">'
     for name, value, is_red in _tiles(report):
         yield f"<li{_red(is_red)}><b>{escape(value)}</b>{escape(name)}</li>"
@@ -73,7 +72,8 @@ def _tiles(report: DailyReport) -> Iterator[tuple[str, str, bool]]:
 def _article(item: ReportItem, address: str) -> Iterator[str]:
     link = urljoin(address, item.path) if item.path and address else ""
     name = html_layout.link(item.subject, link)
-    cause, what = escape(item.cause.replace("_", " ")), escape(item.what)
+    cause = escape(item.cause.replace("_", " "))
+    what = escape(item.what)
     yield f"<article{_red(item.needs_person)}><h3>{name}: {cause}</h3><p>{what}</p><dl>"
     fields = {
         "to do": item.todo,

@@ -1,10 +1,10 @@
-"""Reading a night: the facts of it from the records on the durable tier. Reads, and changes nothing.
+"""Reading for the daily report: its facts, from the records on the durable tier. Read-only.
 
-Each subject alone: one whose records cannot be read is a fact of its own, and the others are read. Trials are not
-looked at: their sweep decides about them.
+Each subject is read separately: unreadable records of one subject become a fact, and the others are still read. Trials
+are skipped, since their sweep decides about them.
 
-Whoever reads one night after the other keeps a `ReportReader`: a training that is over is read once, and again only
-when something in its folder has changed.
+A caller that reads repeatedly keeps a `ReportReader`: it reads a training that is over again only if its folder has
+changed.
 """
 
 import os
@@ -38,12 +38,14 @@ from slipway.trainer.checkpoint.tiers import replicas
 from slipway.trainer.checkpoint.tiers.tier import DURABLE
 from slipway.trainer.record import commits, files, removals
 
-MODELS, STORAGE, JOURNAL = "models", "storage", ".journal"
+MODELS = "models"
+STORAGE = "storage"
+JOURNAL = ".journal"
 
 
 @dataclass
 class _FactsCollector:
-    """What has been read so far."""
+    """The facts that have been read so far."""
 
     since: float
     champions: frozenset[str] = frozenset()
@@ -52,23 +54,23 @@ class _FactsCollector:
     restarts: list[RestartAsked] = field(default_factory=list)
     damages: list[CheckpointDamage] = field(default_factory=list)
     copies: list[tuple[replicas.CopyFault, str]] = field(default_factory=list)
-    """What a tier did not give or take, and the training."""
+    """Failed reads and writes of a tier, each with the training."""
     taken: dict[str, float] = field(default_factory=dict)
-    """By tier, when the newest commit that it holds was made."""
+    """The time of the newest commit on each tier."""
     verdicts: list[GateVerdict] = field(default_factory=list)
     nodes: list[NodeRecord] = field(default_factory=list)
     use: list[TierUse] = field(default_factory=list)
     unreadable: list[UnreadableSubject] = field(default_factory=list)
 
     def visit(self, name: str, read: Callable[[], None]) -> None:
-        """Read one subject; what is wrong with it is kept, and keeps nothing else from being read."""
+        """Read one subject; an error becomes a fact and does not stop the others from being read."""
         try:
             read()
         except (ValueError, OSError, Unavailable) as error:
             self.unreadable.append(UnreadableSubject(name, str(error)))
 
     def add(self, one: "_FactsCollector") -> None:
-        """Take over what has been read of one training, as far as it belongs to this night."""
+        """Add the facts of one training that belong to this report."""
         since = self.since
         self.incidents += [incident for incident in one.incidents if incident.at >= since or incident.todo]
         self.ends += [end for end in one.ends if end.at >= since or (end.outcome == "failed" and not end.by_person)]
@@ -81,7 +83,7 @@ class _FactsCollector:
             self.taken[tier] = max(self.taken.get(tier, 0.0), at)
 
     def facts(self, until: float) -> ReportFacts:
-        """What has been read."""
+        """The collected facts."""
         return ReportFacts(
             self.since,
             until,
@@ -98,17 +100,17 @@ class _FactsCollector:
 
 
 class ReportReader:
-    """Reads nights of one durable tier; any thread may ask."""
+    """Reads reports from one durable tier. Thread-safe."""
 
     def __init__(self, durable: Path) -> None:
         self._durable = durable
         self._over: dict[str, tuple[object, _FactsCollector]] = {}
-        """Of trainings that are over: what their records were when they were read, and what was read."""
+        """For trainings that are over: the version of their records, and the facts read from it."""
 
     def read(self, since: float, until: float | None = None) -> ReportFacts:
-        """All that happened since a moment (seconds since the epoch), and what waits now, whenever it began.
+        """What happened since `since` (seconds since the epoch), and everything that waits now.
 
-        Raises OSError where the trainings cannot be listed.
+        Raises OSError if the trainings cannot be listed.
         """
         now = time.time() if until is None else until
         facts_read = _FactsCollector(since)
@@ -138,15 +140,16 @@ class ReportReader:
 
 
 def _version(folder: Path) -> tuple[tuple[str, int, int], ...]:
-    """What changes with any record of a training that is over: names, sizes and times of its folder and its ledger."""
+    """Names, sizes and times of a training's folder and ledger. They change with any record of a training."""
     entries = [entry for path in (folder, folder / files.LEDGER) if path.is_dir() for entry in os.scandir(path)]
-    return tuple(sorted((entry.path, (status := entry.stat()).st_size, status.st_mtime_ns) for entry in entries))
+    stats = {entry.path: entry.stat() for entry in entries}
+    return tuple(sorted((path, stat.st_size, stat.st_mtime_ns) for path, stat in stats.items()))
 
 
 def read_facts(
     durable: Path, since: float, until: float | None = None, only: TrainingStore | None = None
 ) -> ReportFacts:
-    """As `ReportReader.read`, read once; with `only`, of that training alone."""
+    """As `ReportReader.read`, for a single read; with `only`, for that training alone."""
     if only is None:
         return ReportReader(durable).read(since, until)
     facts_read = _FactsCollector(since)
@@ -155,7 +158,7 @@ def read_facts(
 
 
 def read_platform_facts(durable: Path, since: float, until: float) -> ReportFacts:
-    """The same without the trainings: gates, nodes and tiers. Raises OSError."""
+    """The facts without trainings: gates, nodes and tiers. Raises OSError."""
     facts_read = _FactsCollector(since)
     _models(durable, facts_read)
     _nodes_and_tiers(durable, facts_read)
@@ -172,12 +175,13 @@ def _nodes_and_tiers(durable: Path, facts_read: _FactsCollector) -> None:
 
 
 def _training(store: TrainingStore, champions: frozenset[str]) -> tuple[_FactsCollector, bool]:
-    """All that ever happened to one training, and whether it is over."""
+    """All facts of one training, and whether it is over."""
     facts_read = _FactsCollector(0.0, champions)
     facts = store.read()
     facts_read.incidents += incident_reports.of(store, facts)
     end = training_end(facts)
-    facts_read.ends += [end] if end is not None else []
+    if end is not None:
+        facts_read.ends.append(end)
     for number in range(1, facts.incarnation):
         ended = facts.exit_of(number)
         if ended is not None and ended.outcome == "stopped":
@@ -187,20 +191,30 @@ def _training(store: TrainingStore, champions: frozenset[str]) -> tuple[_FactsCo
 
 
 def training_end(facts: TrainingFacts) -> TrainingEnd | None:
-    """How a training ended for good; None while it has not."""
+    """How a training ended for good; None if it may go on."""
     ended = facts.ended
     if ended is None or not facts.over:
         return None
-    wish = facts.desired
-    recipe = facts.specification.recipe
-    given_up = wish.why if wish is not None and ended.outcome == "failed" and not facts.should_run else ended.reason
-    at = max(ended.at, wish.at) if wish is not None and not facts.should_run else ended.at
-    by_person = incident_reports.is_stopped_by_person(facts)
-    return TrainingEnd(facts.id, recipe, ended.outcome, by_person, given_up, ended.kind, facts.newest_step, at)
+    reason = ended.reason
+    at = ended.at
+    if facts.desired is not None and not facts.should_run:
+        at = max(ended.at, facts.desired.at)
+        if ended.outcome == "failed":
+            reason = facts.desired.why
+    return TrainingEnd(
+        facts.id,
+        facts.specification.recipe,
+        ended.outcome,
+        incident_reports.is_stopped_by_person(facts),
+        reason,
+        ended.kind,
+        facts.newest_step,
+        at,
+    )
 
 
 def _copies(facts: TrainingFacts, facts_read: _FactsCollector) -> None:
-    """What happened to the checkpoints of a training on their tiers."""
+    """Collect the faults and damages of a training's checkpoints."""
     damaged: dict[str, list[replicas.CopyFault]] = {}
     for fault in replicas.noted_faults(facts.folder):
         if fault.kind == replicas.DAMAGED:
@@ -224,13 +238,17 @@ def _damage(
 ) -> CheckpointDamage:
     whole_steps = [commit.step for commit in facts.commits]
     commit = commits.read(facts.folder, name)
-    times = [fault.at for fault in copies] + ([aside.at] if aside else [])
+    times = [fault.at for fault in copies]
+    reasons = [fault.reason for fault in copies]
+    if aside:
+        times.append(aside.at)
+        reasons.append(aside.reason)
     return CheckpointDamage(
         facts.id,
         facts.specification.recipe,
         int(name.partition(".")[0]),
         tuple(dict.fromkeys(fault.tier for fault in copies)),
-        copies[0].reason if copies else aside.reason if aside else "",
+        next(iter(reasons), ""),
         max(times),
         () if aside else facts.holders.get(name, ()),
         max(whole_steps, default=None),
@@ -239,7 +257,7 @@ def _damage(
 
 
 def _tier_faults(facts_read: _FactsCollector) -> Iterator[TierFault]:
-    """The last fault of each kind of each tier, with all trainings that met one."""
+    """The last fault of each kind for each tier, with all affected trainings."""
     tiers: dict[tuple[str, str], list[tuple[replicas.CopyFault, str]]] = {}
     for fault, training in facts_read.copies:
         tiers.setdefault((fault.tier, fault.kind), []).append((fault, training))
@@ -251,7 +269,7 @@ def _tier_faults(facts_read: _FactsCollector) -> Iterator[TierFault]:
 
 
 def _models(durable: Path, facts_read: _FactsCollector) -> None:
-    """The verdicts of the gates. What reads them imports Dagster, which takes seconds: only where there is a model."""
+    """Collect the verdicts of the gates. Their reader imports Dagster, which takes seconds, so only if models exist."""
     names = listing.folders_if_there(durable / MODELS)
     if not names:
         return
@@ -260,7 +278,8 @@ def _models(durable: Path, facts_read: _FactsCollector) -> None:
     def read(name: str) -> None:
         verdicts_of_model, champion = gate_verdicts.of_model(durable, name, facts_read.since)
         facts_read.verdicts += verdicts_of_model
-        facts_read.champions |= {champion} if champion else set()
+        if champion:
+            facts_read.champions |= {champion}
 
     for name in names:
         facts_read.visit(f"model {name}", lambda name=name: read(name))  # type: ignore[misc]
@@ -283,9 +302,9 @@ def _use(durable: Path, name: str, facts_read: _FactsCollector) -> None:
 
 
 def _use_now(durable: Path, facts_read: _FactsCollector) -> None:
-    """How full the durable tier is at this moment: between two samples, which are taken each hour, it may fill up."""
+    """Measure the durable tier now, since it may fill up between the hourly samples."""
     if not durable.is_dir():
-        return  # nothing has been written yet
+        return  # the tier is still empty
     now = use_now(durable)
     sampled = [use for use in facts_read.use if use.name == DURABLE]
     if sampled or now.is_nearly_full:
@@ -297,6 +316,6 @@ def _use_now(durable: Path, facts_read: _FactsCollector) -> None:
 
 
 def use_now(durable: Path) -> TierUse:
-    """How full the file system of the durable tier is; when it will be full is not known. Raises OSError."""
+    """The current use of the durable tier's file system, without a forecast. Raises OSError."""
     usage = shutil.disk_usage(durable)
     return TierUse(DURABLE, usage.total - usage.free, usage.total, None, time.time())

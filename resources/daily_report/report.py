@@ -1,7 +1,7 @@
-"""The report of a night, from its facts. Pure.
+"""The daily report, from its facts. Pure.
 
-An item has something to do (`todo`) exactly where a person is needed; only such an item is red on the page. What the
-platform has dealt with, and what a person or a policy decided (a stop, a restart, a rejection), is never red.
+An item has a `todo` exactly if a person is needed; only such items are red on the page. What the platform has handled,
+and what a person or a policy decided (a stop, a restart, a rejection), is never red.
 """
 
 from collections.abc import Iterator
@@ -25,30 +25,28 @@ from slipway.trainer.base.quantities import counted
 from slipway.trainer.base.units import DAY, HOUR
 from slipway.trainer.record import causes
 
-INCIDENT, TRAINING, CHECKPOINT, TIER, GATE, NODE, RECORDS = (
-    "incident",
-    "training",
-    "checkpoint",
-    "tier",
-    "gate",
-    "node",
-    "records",
-)
+INCIDENT = "incident"
+TRAINING = "training"
+CHECKPOINT = "checkpoint"
+TIER = "tier"
+GATE = "gate"
+NODE = "node"
+RECORDS = "records"
 SOON_SECONDS = DAY
-"""A tier that is full sooner than this, at the present rate, needs a person today."""
+"""A tier that will be full sooner than this, at the present rate, needs a person today."""
 
 
 @dataclass(frozen=True)
 class ReportItem:
-    """One thing that happened, or that waits."""
+    """One event, or one thing that waits for a person."""
 
     id: str
-    """Names it for ever; what is new about it has another id."""
+    """The permanent id; a new development has another id."""
     topic: str
     subject: str
-    """The training, model, node or tier that it is about."""
+    """The training, model, node or tier."""
     cause: str
-    """The class of its cause, or what kind of event it is, in a word or two."""
+    """The cause of an incident, else the kind of event, in a word or two."""
     what: str
     """What happened, in a sentence."""
     at: float
@@ -56,15 +54,15 @@ class ReportItem:
     done: str
     """What the platform did about it."""
     todo: str = ""
-    """What a person is to do; empty where nobody is needed."""
+    """What a person must do, or ""."""
     nodes: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     seconds_lost: float | None = None
     steps_lost: int | None = None
     going: bool = False
-    """Whether it recovers at this moment."""
+    """Whether it is recovering now."""
     path: str = ""
-    """Where the UI shows it: a path on the webserver."""
+    """Its page in the UI: a path on the webserver."""
     command: str = ""
     """The command that prints the evidence."""
 
@@ -74,32 +72,35 @@ class ReportItem:
 
     @property
     def where(self) -> str:
-        """Nodes and ranks; empty where none is known."""
+        """The nodes and ranks, or "" if unknown."""
         return ", ".join([*self.nodes, *(f"rank {rank}" for rank in self.ranks)])
 
     @property
     def cost(self) -> str:
-        """Seconds and steps lost, as far as they are known; empty where none are."""
-        parts = [f"{self.seconds_lost:,.1f} s"] if self.seconds_lost is not None else []
-        parts += [f"{self.steps_lost:,} step{'' if self.steps_lost == 1 else 's'}"] if self.steps_lost else []
-        return " and ".join(parts) + " lost" if parts else ""
+        """The seconds and steps lost, or "" if unknown."""
+        parts = list[str]()
+        if self.seconds_lost is not None:
+            parts.append(f"{self.seconds_lost:,.1f} s")
+        if self.steps_lost:
+            parts.append(counted(self.steps_lost, "step"))
+        return f"{' and '.join(parts)} lost" if parts else ""
 
 
 @dataclass(frozen=True)
 class DailyReport:
-    """All of a night: what waits for a person first, then what recovers, then the latest. Times as in `ReportItem`."""
+    """A whole report: first what waits for a person, then what recovers, then the rest, the newest first."""
 
     since: float
     until: float
     items: tuple[ReportItem, ...]
     succeeded: tuple[str, ...]
-    """Trainings that were finished."""
+    """Trainings that finished."""
     stopped: tuple[str, ...]
     """Trainings that a person stopped."""
 
     @property
     def waiting(self) -> list[ReportItem]:
-        """What waits for a person."""
+        """The items that need a person."""
         return [item for item in self.items if item.needs_person]
 
     @property
@@ -112,18 +113,15 @@ class DailyReport:
 
     @property
     def incidents(self) -> int:
-        """How many incidents there were since then."""
+        """The number of incidents in the period."""
         return sum(item.topic == INCIDENT and item.at >= self.since for item in self.items)
 
     @property
     def sentence(self) -> str:
-        """The first thing that a person reads."""
-        waiting_count = len(self.waiting)
-        todo = (
-            f"{waiting_count} {'thing waits' if waiting_count == 1 else 'things wait'} for a person"
-            if waiting_count
-            else "nobody is needed"
-        )
+        """The summary at the top of the report."""
+        todo = "nothing waits for a person"
+        if self.waiting:
+            todo = f"{counted(len(self.waiting), 'thing waits', 'things wait')} for a person"
         steps = counted(self.steps_lost, "step")
         lost = f"{counted(self.incidents, 'incident')}, {self.seconds_lost:,.0f} s and {steps} lost"
         ended = f"{len(self.succeeded)} finished, {len(self.stopped)} stopped by a person"
@@ -131,14 +129,14 @@ class DailyReport:
 
 
 def report(facts: ReportFacts) -> DailyReport:
-    """The report."""
+    """The report of these facts."""
     items = [*_incidents(facts), *_given_up(facts)]
     items += map(_restart, facts.restarts)
     items += map(_damage, facts.damages)
     items += map(_tier_fault, facts.tiers)
     items += map(_verdict, facts.verdicts)
-    items += (item_or_none for node in facts.nodes if (item_or_none := _node(node)))
-    items += (item_or_none for tier in facts.use if (item_or_none := _use(tier)))
+    items += filter(None, map(_node, facts.nodes))
+    items += filter(None, map(_use, facts.use))
     items += map(_unreadable, facts.unreadable)
     ordered = sorted(items, key=lambda item: (not item.needs_person, not item.going, -item.at, item.id))
     new = [end for end in facts.ends if end.at >= facts.since]
@@ -152,7 +150,7 @@ def report(facts: ReportFacts) -> DailyReport:
 
 
 def _incidents(facts: ReportFacts) -> Iterator[ReportItem]:
-    """Of several incidents after which a training waits for a person, the last one asks for that person."""
+    """The items of incidents. If several incidents of a training need a person, only the last one has the todo."""
     last = {
         incident.training: incident.name
         for incident in sorted(facts.incidents, key=lambda incident: incident.at)
@@ -165,7 +163,12 @@ def _incidents(facts: ReportFacts) -> Iterator[ReportItem]:
 
 
 def _incident(incident: IncidentReport, asks: bool) -> ReportItem:
-    gone = f"; then it ran{incident_reports.ran_on(incident)}" if incident.resumed else ""
+    done = incident.action or "nothing"
+    if incident.resumed:
+        done = f"{done}; then it ran{incident_reports.ran_on(incident)}"
+    todo = ""
+    if asks:
+        todo = incident.todo if incident.training in incident.todo else f"{incident.todo} ({incident.training})"
     return ReportItem(
         id=f"incident.{incident.name}",
         topic=INCIDENT,
@@ -173,10 +176,8 @@ def _incident(incident: IncidentReport, asks: bool) -> ReportItem:
         cause=incident.kind or incident_reports.UNKNOWN,
         what=f"{incident_reports.first_line(incident.cause)}, after step {incident.step:,}",
         at=incident.at,
-        done=f"{incident.action or 'nothing'}{gone}",
-        todo=(incident.todo if incident.training in incident.todo else f"{incident.todo} ({incident.training})")
-        if asks
-        else "",
+        done=done,
+        todo=todo,
         nodes=incident.nodes,
         ranks=incident.ranks,
         seconds_lost=incident.seconds_lost,
@@ -188,7 +189,7 @@ def _incident(incident: IncidentReport, asks: bool) -> ReportItem:
 
 
 def _given_up(facts: ReportFacts) -> Iterator[ReportItem]:
-    """Trainings that failed for good, and of which no incident asks for a person."""
+    """The items of trainings that failed for good, unless an incident already asks for a person."""
     asking_trainings = {incident.training for incident in facts.incidents if incident.todo}
     for end in facts.ends:
         if end.outcome == "failed" and not end.by_person and end.training not in asking_trainings:
@@ -202,9 +203,9 @@ def _end(end: TrainingEnd) -> ReportItem:
         topic=TRAINING,
         subject=end.training,
         cause=end.kind or incident_reports.UNKNOWN,
-        what=f"it was given up {remainder}: {incident_reports.first_line(end.reason)}",
+        what=f"the training failed for good {remainder}: {incident_reports.first_line(end.reason)}",
         at=end.at,
-        done="it is not started again",
+        done="the platform does not start it again",
         todo=incident_reports.to_do(end.kind, end.recipe, end.training, end.step),
         path=links.training(end.recipe, end.training),
         command=f"slipway show {end.training}",
@@ -218,7 +219,7 @@ def _restart(restart: RestartAsked) -> ReportItem:
         topic=TRAINING,
         subject=restart.training,
         cause="stopped and resumed" if was_asked else "restart",
-        what="it was asked to stop, and to go on later" if was_asked else restart.reason,
+        what="it was stopped on request, to go on later" if was_asked else restart.reason,
         at=restart.at,
         done="it went on from its newest checkpoint",
         path=links.training(_recipe(restart.training), restart.training),
@@ -228,30 +229,31 @@ def _restart(restart: RestartAsked) -> ReportItem:
 def _damage(damage: CheckpointDamage) -> ReportItem:
     verify = f"slipway checkpoints verify {damage.training}@{damage.step}"
     if damage.whole_on:
-        done = f"readers take the copy on {', '.join(damage.whole_on)}"
+        done = f"readers use the intact copy on {', '.join(damage.whole_on)}"
     elif damage.earlier is not None:
-        done = f"it is set aside; the newest whole checkpoint is that of step {damage.earlier:,}"
+        done = f"it is set aside; the newest intact checkpoint is that of step {damage.earlier:,}"
     else:
         done = "it is set aside; the training has no other checkpoint, and starts from its beginning"
-    needed = damage.is_champion and not damage.whole_on
+    todo = ""
+    if damage.is_champion and not damage.whole_on:
+        todo = f"the champion has no intact copy left: restore it from a backup, then {verify}; or roll back"
+    where = f" on {' and '.join(damage.tiers)}" if damage.tiers else ""
     return ReportItem(
         id=f"damage.{damage.training}.{damage.step}.{'+'.join(damage.tiers)}",
         topic=CHECKPOINT,
         subject=f"{damage.training}@{damage.step}",
         cause="damaged checkpoint",
-        what=f"the bytes{' on ' + ' and '.join(damage.tiers) if damage.tiers else ''} are damaged: {damage.reason}",
+        what=f"the bytes{where} are damaged: {damage.reason}",
         at=damage.at,
         done=done,
-        todo=f"it is the champion's, and no whole copy is left: restore it from a backup, then {verify}; or roll back"
-        if needed
-        else "",
+        todo=todo,
         path=links.checkpoint(damage.recipe, damage.training, damage.step),
         command=verify,
     )
 
 
 def _tier_fault(fault: TierFault) -> ReportItem:
-    what = "could not be read" if fault.away else "did not take a copy"
+    what = "could not be read" if fault.away else "did not accept a copy"
     return ReportItem(
         id=f"tier.{fault.tier}.{fault.at:.0f}",
         topic=TIER,
@@ -259,19 +261,24 @@ def _tier_fault(fault: TierFault) -> ReportItem:
         cause="tier away" if fault.away else "not copied",
         what=f"it {what}: {fault.reason} ({', '.join(fault.trainings)})",
         at=fault.at,
-        done="it has taken checkpoints since" if fault.over else "trainings go on with their other tiers",
-        todo="" if fault.over else f"see that tier {fault.tier} is mounted, can be written, and has room",
+        done="it has accepted checkpoints since" if fault.over else "trainings go on with their other tiers",
+        todo="" if fault.over else f"check that tier {fault.tier} is mounted, writable, and has room",
     )
 
 
 def _verdict(verdict: GateVerdict) -> ReportItem:
     if verdict.undecided:
-        cause, what, todo = "not judged", f"its candidate could not be judged: {verdict.undecided}", verdict.undecided
+        cause = "not judged"
+        what = f"its candidate could not be judged: {verdict.undecided}"
+        todo = verdict.undecided
     elif verdict.failed:
         checks = ", ".join(name.replace("_", " ") for name in verdict.failed)
-        cause, what, todo = "gate rejection", f"its candidate did not pass: {checks}", ""
+        cause = "gate rejection"
+        what = f"its candidate did not pass: {checks}"
+        todo = ""
     else:
-        cause, what = "held back", f"its candidate passed, and waits: {verdict.hold}"
+        cause = "held back"
+        what = f"its candidate passed, but waits: {verdict.hold}"
         todo = verdict.hold if verdict.awaits_approval else ""
     return ReportItem(
         id=f"gate.{verdict.model}.{verdict.candidate[:12]}.{verdict.at:.0f}",
@@ -288,7 +295,7 @@ def _verdict(verdict: GateVerdict) -> ReportItem:
 
 
 def _node(node: NodeRecord) -> ReportItem | None:
-    """None for a node that nothing speaks against any more."""
+    """The item of a node; None for a healthy node."""
     if node.standing is Standing.HEALTHY:
         return None
     name = node.node
@@ -298,14 +305,14 @@ def _node(node: NodeRecord) -> ReportItem | None:
     if node.standing is Standing.REPAIR:
         todo = f"repair {name}, {release}"
     elif node.standing is Standing.QUARANTINED and node.by_hand:
-        todo = f"{name} was taken out by hand: when its fault is mended, {release.removeprefix('then ')}"
+        todo = f"a person quarantined {name}: when it is repaired, {release.removeprefix('then ')}"
     elif node.standing is Standing.QUARANTINED and dry:
-        todo = f"{name} still gets work: slipway nodes quarantine {name} --why '...', or have quarantine.apply set"
+        todo = f"{name} still gets work: slipway nodes quarantine {name} --why '...', or set quarantine.apply"
     done = {
-        Standing.SUSPECT: "it works on, and is watched",
+        Standing.SUSPECT: "it still gets work, and is watched",
         Standing.QUARANTINED: "it is only recorded (dry run)" if dry else "it gets no new work, and is diagnosed",
         Standing.DIAGNOSING: "it is being diagnosed",
-        Standing.RELEASED: "it works again, on probation",
+        Standing.RELEASED: "it gets work again, on probation",
         Standing.REPAIR: "it is only recorded (dry run)" if dry else "it gets no new work",
     }[node.standing]
     return ReportItem(
@@ -324,7 +331,7 @@ def _node(node: NodeRecord) -> ReportItem | None:
 
 
 def _use(tier: TierUse) -> ReportItem | None:
-    """None for a tier that has room."""
+    """The item of a tier; None if it has room."""
     soon = tier.seconds_until_full is not None and tier.seconds_until_full < SOON_SECONDS
     if not tier.is_nearly_full and not soon:
         return None
@@ -336,7 +343,7 @@ def _use(tier: TierUse) -> ReportItem | None:
         cause="nearly full",
         what=f"{tier.share:.0%} of {tier.capacity / 1e9:,.1f} GB are used{hours}",
         at=tier.at,
-        done="retention removes what no rule keeps",
+        done="the retention removes what no rule keeps",
         todo=f"make room on {tier.name}: let trainings keep fewer checkpoints, or remove some (slipway rm)",
         path=links.asset("platform", "storage"),
     )
@@ -350,11 +357,11 @@ def _unreadable(subject: UnreadableSubject) -> ReportItem:
         cause="unreadable",
         what=subject.why,
         at=0.0,
-        done="it is left as it is; everything else goes on",
-        todo=f"put right what the message names ({subject.name})",
+        done="nothing; everything else goes on",
+        todo=f"repair what the message names ({subject.name})",
     )
 
 
 def _recipe(training: str) -> str:
-    """The recipe is in a training's id."""
+    """The recipe's name, from the training's id."""
     return training.rpartition("-")[0] or training

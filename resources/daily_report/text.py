@@ -1,4 +1,4 @@
-"""The report of a night as text: for a terminal, as a daily digest, and as Markdown for the UI. Pure."""
+"""The daily report as text: for a terminal, as a digest, and as Markdown for the UI. Pure."""
 
 from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import urljoin
@@ -8,24 +8,24 @@ from slipway.resources.trainings import incident_reports
 
 
 def digest(report: DailyReport, address: str = "") -> str:
-    """The whole report in lines of plain text; `address` is the webserver's, for links."""
+    """The whole report as plain text; `address` is the webserver's address, for links."""
     return "\n".join(
         [f"{_between(report)}: {report.sentence}.", *_sections(report, lambda item: _plain(item, address))]
     )
 
 
 def markdown(report: DailyReport) -> str:
-    """The same as Markdown, in lines that wrap: the UI cuts off a table that is wider than its window."""
+    """The whole report as Markdown. It is a list and not a table, since the UI cuts off wide tables."""
     return "\n".join([f"**{report.sentence}.**", "", f"_{_between(report)}_", *_sections(report, _marked)]) + "\n"
 
 
 def todo_markdown(items: Sequence[ReportItem]) -> str:
-    """What waits for a person, a line each."""
+    """What waits for a person, one item per line."""
     return "\n".join(f"- {_linked(item)}: {item.todo}" for item in items) or "nothing"
 
 
 def where_and_cost(item: ReportItem) -> str:
-    """Where it happened and what it cost, as far as that is known; empty where neither is."""
+    """Where it happened and what it cost, or "" if neither is known."""
     return "; ".join(part for part in (item.where, item.cost) if part)
 
 
@@ -43,19 +43,20 @@ def _sections(report: DailyReport, lines: Callable[[ReportItem], Iterator[str]])
 
 
 def sections(report: DailyReport) -> list[tuple[str, list[ReportItem]]]:
-    """The items under their titles, without those that have none."""
+    """The items under their titles; titles without items are left out."""
     parts = {
-        "Waits for a person": report.waiting,
-        "Recovers now": [item for item in report.items if item.going and not item.needs_person],
-        "Dealt with": [item for item in report.items if not item.going and not item.needs_person],
+        "Waiting for a person": report.waiting,
+        "Recovering": [item for item in report.items if item.going and not item.needs_person],
+        "Handled by the platform": [item for item in report.items if not item.going and not item.needs_person],
     }
     return [(title, items) for title, items in parts.items() if items]
 
 
 def _plain(item: ReportItem, address: str) -> Iterator[str]:
     yield f"- {_when(item)}{item.subject}: {item.cause}: {_flat(item.what)}"
-    if more := where_and_cost(item):
-        yield f"    {more}"
+    details = where_and_cost(item)
+    if details:
+        yield f"    {details}"
     yield f"    done: {_flat(item.done)}"
     if item.todo:
         yield f"    to do: {_flat(item.todo)}"
@@ -67,8 +68,9 @@ def _plain(item: ReportItem, address: str) -> Iterator[str]:
 
 def _marked(item: ReportItem) -> Iterator[str]:
     yield f"- {_when(item)}{_linked(item)}: {item.cause}: {_flat(item.what)}"
-    if more := where_and_cost(item):
-        yield f"    - {more}"
+    details = where_and_cost(item)
+    if details:
+        yield f"    - {details}"
     yield f"    - done: {_flat(item.done)}"
     if item.todo:
         yield f"    - **to do: {_flat(item.todo)}**"

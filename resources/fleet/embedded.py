@@ -1,6 +1,6 @@
-"""The embedded fleet: several nodes on one machine, each a folder, so that a person or a test can kill a node.
+"""The embedded fleet: several nodes on one machine, each a folder, so that people and tests can kill a node.
 
-A dead node is marked as lost and comes back after a while, like a machine that reboots.
+A dead node is marked as lost, and comes back after a while, like a machine that reboots.
 `slipway nodes kill NODE` kills one.
 """
 
@@ -17,7 +17,7 @@ from slipway.resources.fleet.protocol import NODE_VARIABLE, Node
 from slipway.trainer.base import codec, processes
 
 FLEET_VARIABLE = "SLIPWAY_FLEET"
-"""In the environment of a node's processes: the fleet's folder."""
+"""The variable of a node's processes with the fleet's folder."""
 REBOOT_SECONDS = 60.0
 """How long a killed node stays away by default."""
 
@@ -40,16 +40,16 @@ class EmbeddedFleet:
     scheduled: ClassVar = False
 
     def nodes(self, now: float | None = None) -> list[Node]:
-        """All nodes at `now`, seconds since the epoch. Raises Unavailable when a mark cannot be read."""
+        """All nodes at `now`, in seconds since the epoch. Raises Unavailable if a mark cannot be read."""
         at = time.time() if now is None else now
         return [self._node(name, at) for name in sorted(self.names)]
 
     def mark_lost(self, node: str, reason: str, now: float | None = None) -> None:
-        """Mark the node as dead since `now`. Raises OSError when the mark cannot be written."""
+        """Mark the node as dead since `now`. Raises OSError if the mark cannot be written."""
         mark_lost(self.folder, node, reason, now)
 
     def restore(self, node: str) -> None:
-        """Take the mark away: the node is back at once."""
+        """Remove the mark, so that the node is back at once."""
         _mark(self.folder, node).unlink(missing_ok=True)
 
     def _node(self, name: str, now: float) -> Node:
@@ -69,20 +69,20 @@ def mark_lost(folder: Path, node: str, reason: str, now: float | None = None) ->
 
 
 def lost_at(folder: Path, node: str) -> float | None:
-    """When the node was marked as dead, in seconds since the epoch; None without a mark that can be read."""
+    """When the node was marked as dead, in seconds since the epoch; None without a readable mark."""
     mark = codec.read_if_whole(_mark(folder, node), LossMark)
     return mark.at if mark else None
 
 
 def node_environment(folder: Path, node: str) -> dict[str, str]:
-    """The variables that mark a process as one of the node's; its descendants inherit them."""
+    """The variables that identify the processes of a node; descendants inherit them."""
     return {FLEET_VARIABLE: str(folder.resolve()), NODE_VARIABLE: node}
 
 
 def kill(folder: Path, node: str) -> list[int]:
-    """Kill the node as a power cut would; returns the pids that were sent SIGKILL.
+    """Kill the node as a power cut would; returns the pids that received SIGKILL.
 
-    SIGKILL goes to the node processes only: each guarantees that its descendants die with it.
+    Only the node processes receive it, since each guarantees that its descendants die with it.
     """
     members = set(processes.carrying(node_environment(folder, node)))
     heads = [pid for pid in members if processes.parent_of(pid) not in members]

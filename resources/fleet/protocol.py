@@ -1,32 +1,32 @@
-"""The interface of every fleet: its nodes, and whether each takes work."""
+"""The interface of fleets: the nodes, and whether each accepts work."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 NODE_VARIABLE = "SLIPWAY_NODE"
-"""In the environment of a node's processes: the node's name."""
+"""The variable of a node's processes with the node's name."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node and its state now."""
+    """One node and its current state."""
 
     name: str
     ready: bool
-    """Whether it takes new work."""
+    """Whether it accepts new work."""
     reason: str = ""
     """Why it is not ready, for a person."""
     since: float | None = None
-    """When it became not ready, seconds since the epoch."""
+    """When it became unready, in seconds since the epoch."""
     cordoned: bool = False
-    """Whether it is only closed to new work: what runs there may finish."""
+    """Whether it is only closed to new work, while running work may finish."""
     fault: str = ""
-    """What says that its hardware is at fault; empty where nothing does."""
+    """The report of a hardware fault, or ""."""
 
     @property
     def lost(self) -> bool:
-        """Whether the processes on it are lost too."""
+        """Whether its processes are lost too."""
         return not self.ready and not self.cordoned
 
 
@@ -35,11 +35,11 @@ def by_name(nodes: Iterable[Node]) -> dict[str, Node]:
 
 
 class Fleet(Protocol):
-    """The nodes that trainings may run on."""
+    """The nodes on which trainings may run."""
 
     @property
     def scheduled(self) -> bool:
-        """Whether a scheduler places jobs: then a job is offered all ready nodes, and Slipway picks none."""
+        """Whether a scheduler places jobs. Then a job may use all ready nodes, and Slipway does not choose."""
 
     def nodes(self) -> list[Node]:
-        """All nodes, by name. Raises `slipway.resources.errors.Unavailable` when they cannot be read."""
+        """All nodes, sorted by name. Raises `slipway.resources.errors.Unavailable` if they cannot be read."""

@@ -1,5 +1,5 @@
-"""Kubernetes' API: objects, the client that reads and writes them, the mirror that watches them, a cluster's settings.
+"""The Kubernetes API: objects, the client, a mirror that watches objects, and the settings of a cluster.
 
-The launcher and the fleet of a cluster stand on it: `slipway.resources.launchers.kubernetes`,
+The launcher and the fleet of a cluster use it: `slipway.resources.launchers.kubernetes`,
 `slipway.resources.fleet.kubernetes`.
 """

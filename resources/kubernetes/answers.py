@@ -1,4 +1,4 @@
-"""A call to the API server, and what an error of the server means. Pure."""
+"""Calls to the API server, and the meaning of its errors. Pure."""
 
 import urllib.parse
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from slipway.trainer.base import parsing
 
 WRITES = ("create", "patch", "delete")
 OF_THE_OBJECT = (400, 413, 422)
-"""Statuses that say something of the object itself: it is refused until somebody changes it."""
+"""Status codes for an invalid object, which will be rejected until somebody changes it."""
 OF_THE_PLATFORM = (403, 404, 405)
-"""Statuses of a cluster in change: RBAC is rolled out, an operator is upgraded, a namespace is made."""
+"""Status codes of a cluster that may be changing: RBAC, an operator or a namespace is being rolled out."""
 DENIAL = "denied the request"
-"""In the answer of an admission webhook that lets an object not pass, under whatever status it chose: its policy may
-change, and the object need not."""
+"""The text in the answer of an admission webhook that rejects an object, with any status code. The policy of the
+webhook may change, so the object itself may be valid."""
 
 
 class RefusedRequest(ValueError):
-    """The API server refuses an object for what is in it: a repeated call is refused too. Nothing was changed."""
+    """The API server rejects the content of an object, and would reject a repeated call too. Nothing was changed."""
 
 
 class ObjectConflict(Unavailable):
@@ -52,7 +52,7 @@ class Call:
 
 
 def parsed(body: bytes) -> dict[str, Any]:
-    """The JSON document of an answer; a body that is none becomes the document's message."""
+    """The JSON document of an answer; any other body becomes its message."""
     try:
         document = parsing.value(body)
     except ValueError:
@@ -66,8 +66,8 @@ def is_of_a_missing_object(call: Call, status: int, answer: dict[str, Any]) -> b
 
 
 def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
-    """The exception for an error: RefusedRequest where the object of a write is wrong, PlatformFault where the cluster
-    does not let it pass as it is now, else Unavailable."""
+    """The exception for an error: RefusedRequest if a written object is wrong, PlatformFault if the cluster rejects it
+    in its present state, else Unavailable."""
     message = f"{call}: {_message(answer) or f'HTTP status {status}'}{_unnamed_fields(answer)}"
     if status == 404 and answer.get("kind") != "Status":
         message = f"{call}: {missing(call.resource)}"
@@ -75,7 +75,7 @@ def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
         message += f"; {_granting(call)}"
     if status == 409:
         return ObjectConflict(message)
-    if call.verb not in WRITES or "exceeded quota" in message:  # a quota is used up today and free tomorrow
+    if call.verb not in WRITES or "exceeded quota" in message:  # a quota may be free again later
         return Unavailable(message)
     if is_of_a_missing_object(call, status, answer):
         return RefusedRequest(message)
@@ -85,7 +85,7 @@ def failure(call: Call, status: int, answer: dict[str, Any]) -> Exception:
 
 
 def missing(resource: Resource) -> str:
-    """The message for a kind that the cluster does not serve."""
+    """The message for a kind of object that the cluster does not have."""
     return (
         f"the cluster has no {resource.plural}.{resource.group} of version {resource.version}: "
         f"install {resource.operator or 'its operator'}, or choose a launcher that does not need it"
@@ -102,17 +102,15 @@ def _granting(call: Call) -> str:
 def _unnamed_fields(answer: dict[str, Any]) -> str:
     """The wrong fields that the message does not name."""
     causes = _details(answer).get("causes")
-    named = (
-        [cause for cause in causes if isinstance(cause, dict) and cause.get("field")]
-        if isinstance(causes, list)
-        else []
-    )
+    if not isinstance(causes, list):
+        return ""
+    named = [cause for cause in causes if isinstance(cause, dict) and cause.get("field")]
     unnamed = [cause for cause in named if str(cause["field"]) not in _message(answer)]
     return "".join(f"; {cause['field']}: {cause.get('message', '')}" for cause in unnamed)
 
 
 def _message(answer: dict[str, Any]) -> str:
-    """What the server says; a proxy in between may say anything."""
+    """The message of an answer. A proxy in between may send anything."""
     return str(answer.get("message") or "")
 
 

@@ -1,7 +1,7 @@
-"""The API server over HTTP: plain JSON documents in and out, each call with a time-out, each error as one exception.
+"""The API client: plain JSON documents over HTTP, with a time-out for each call and one exception for each error.
 
-The official client does the hard part (kubeconfig, tokens that change, TLS); its typed models are not used, as custom
-resources have none. Every call may be repeated without harm: `create` returns None for an object that is there.
+The official client handles kubeconfig, changing tokens and TLS; its typed models are not used, since custom resources
+have none. Every call may be repeated without harm: `create` returns None if the object exists.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from slipway.resources.kubernetes.objects import PODS, KubernetesObject, Resourc
 from slipway.trainer.base import parsing, proxy_bypass
 
 PAGE = 500
-"""Objects in one page of a list: kubectl's number."""
+"""The number of objects in one page of a list; the same as kubectl's."""
 RETRIES = urllib3.Retry(
     total=2,
     connect=0,
@@ -33,12 +33,12 @@ RETRIES = urllib3.Retry(
     retry_after_max=2,
     backoff_factor=0.1,
 )
-"""A busy server says when to repeat a call: within two seconds that happens here, later in the next tick."""
+"""A busy server says when to repeat a call. The client waits at most two seconds; later retries are the next tick's."""
 
 
 @dataclass(frozen=True)
 class ObjectListing:
-    """The objects of a list, all at one version of the cluster."""
+    """The objects of a list, all at the same resource version."""
 
     items: list[KubernetesObject]
     version: str
@@ -46,20 +46,20 @@ class ObjectListing:
 
 @dataclass(frozen=True)
 class Client:
-    """Implements `reader.ClusterWriter`. Reads raise Unavailable, writes also `answers.RefusedRequest`: see there."""
+    """Implements `objects.ClusterWriter`. Reads raise Unavailable, writes also `answers.RefusedRequest`."""
 
     kubeconfig: str = ""
-    """The path of a kubeconfig; empty in a pod, which has a service account."""
+    """The path of a kubeconfig; empty in a pod with a service account."""
     context: str = ""
-    """One of the kubeconfig's contexts; empty for its current one."""
+    """The context of the kubeconfig; empty for its current context."""
     namespace: str = "slipway"
-    """The namespace of calls that name none."""
+    """The default namespace of calls."""
     timeout_seconds: float = 10.0
     requests: Counter[str] = field(default_factory=Counter, compare=False, repr=False)
     """The number of requests so far, by verb and kind: `list pods`."""
 
     def get(self, resource: Resource, name: str) -> KubernetesObject | None:
-        """The object, or None where there is none."""
+        """The object, or None."""
         call = Call("get", resource, self.namespace, name)
         return self._document(call, self._request("GET", call))
 
@@ -69,7 +69,7 @@ class Client:
         return self.listing(resource, selector, namespace=namespace).items
 
     def listing(self, resource: Resource, selector: str = "", fields: str = "", namespace: str = "") -> ObjectListing:
-        """All objects that the selectors of labels and fields select: every page of them."""
+        """All pages of the objects that the label and field selectors select."""
         call = Call("list", resource, namespace or self.namespace)
         query = {"limit": str(PAGE), "labelSelector": selector, "fieldSelector": fields}
         items: list[KubernetesObject] = []
@@ -81,9 +81,9 @@ class Client:
                 return ObjectListing(items, page["metadata"].get("resourceVersion", ""))
 
     def watch(self, resource: Resource, selector: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """The events after that version, for so many seconds: mappings of `type` and `object`.
+        """The events after `version`, for `seconds` seconds, as mappings with `type` and `object`.
 
-        Raises Unavailable when nothing arrives for longer than that: a connection may be dead without being closed.
+        Raises Unavailable if nothing arrives for longer, since a dead connection may never be closed.
         """
         call = Call("watch", resource, self.namespace)
         query = {"watch": "1", "allowWatchBookmarks": "true", "labelSelector": selector, "resourceVersion": version}
@@ -96,9 +96,9 @@ class Client:
                     yield parsing.value(line)
 
     def create(self, resource: Resource, document: KubernetesObject) -> KubernetesObject | None:
-        """The object as it was created; None where an object of that name is there already."""
+        """Create an object and return it; None if an object with that name exists."""
         call = Call("create", resource, self.namespace, document["metadata"]["name"])
-        # Strict: an unknown field, perhaps of a recipe's patch, is an error; the server would drop it otherwise.
+        # With Strict, an unknown field, perhaps from a recipe's patch, is an error; otherwise the server would drop it.
         response = self._request("POST", call, {"fieldValidation": "Strict"}, body=document)
         if response.status == 409 and answers.parsed(response.data).get("reason") == "AlreadyExists":
             return None
@@ -106,9 +106,9 @@ class Client:
         return answers.parsed(response.data)
 
     def patch(self, resource: Resource, name: str, change: Mapping[str, Any]) -> KubernetesObject:
-        """Merge the change (RFC 7386) into the object; returns the object after that.
+        """Merge the change (RFC 7386) into the object, and return the result.
 
-        With a `resourceVersion` in the change, raises ObjectConflict for an object that has another version now.
+        If the change has a `resourceVersion`, raises ObjectConflict if the object has another version now.
         """
         call = Call("patch", resource, self.namespace, name)
         response = self._request("PATCH", call, body=change)
@@ -116,7 +116,7 @@ class Client:
         return answers.parsed(response.data)
 
     def delete(self, resource: Resource, name: str, uid: str = "", grace_seconds: int | None = None) -> bool:
-        """Delete the object, if it has that uid, and what it owns in the background; False when it was gone."""
+        """Delete the object (if it has this uid), and in the background what it owns. Returns False if it was gone."""
         call = Call("delete", resource, self.namespace, name)
         options: KubernetesObject = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         if uid:
@@ -124,14 +124,14 @@ class Client:
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         response = self._request("DELETE", call, body=options)
-        if response.status == 409:  # an object with another uid has taken the name
+        if response.status == 409:  # the object has another uid
             return False
         return self._document(call, response) is not None
 
     def log(self, pod: str, container: str, tail_bytes: int) -> str | None:
-        """The end of a container's output; None where the container has not started, or is gone."""
+        """The end of a container's output; None if the container has not started or is gone."""
         call = Call("get", PODS, self.namespace, pod, "log")
-        # A line has at least one byte: this many lines are enough.
+        # Every line has at least one byte, so this many lines are enough.
         response = self._request("GET", call, {"container": container, "tailLines": str(tail_bytes)}, stream=True)
         with contextlib.closing(response), _reachable(call):
             if response.status in (400, 404):
@@ -143,7 +143,7 @@ class Client:
             return bytes(end).decode(errors="replace")
 
     def serves(self, resource: Resource) -> bool:
-        """Whether the cluster has that kind in that version."""
+        """Whether the cluster has this kind of object in this version."""
         call = Call("discover", replace(resource, plural=""))
         response = self._request("GET", call)
         if response.status == 404:
@@ -160,7 +160,7 @@ class Client:
         stream: bool = False,
         patience: float = 0,
     ) -> urllib3.BaseHTTPResponse:
-        """The answer, whatever its status. With `stream` or `patience` (seconds), it is read while it arrives."""
+        """The response, whatever its status. With `stream` or `patience` (seconds), the caller reads its body."""
         self.requests[f"{call.verb} {call.resource.plural}".strip()] += 1
         headers = {"Content-Type": "application/merge-patch+json" if method == "PATCH" else "application/json"}
         query_string = urllib.parse.urlencode({name: value for name, value in (query or {}).items() if value})
@@ -179,7 +179,7 @@ class Client:
             return response
 
     def _document(self, call: Call, response: urllib3.BaseHTTPResponse) -> KubernetesObject | None:
-        """The document that the server answered with; None for an object that is not there."""
+        """The document in a response; None if the object does not exist."""
         if answers.is_of_a_missing_object(call, response.status, answers.parsed(response.data)):
             return None
         self._raise_for_error(call, response)
@@ -208,7 +208,7 @@ class Client:
         return kubernetes.client.ApiClient(configuration)
 
     def __reduce__(self) -> tuple[type["Client"], tuple[str, str, str, float]]:
-        """Another process opens connections of its own."""
+        """Pickle the settings only, since another process opens its own connections."""
         return Client, (self.kubeconfig, self.context, self.namespace, self.timeout_seconds)
 
 

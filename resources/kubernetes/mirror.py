@@ -1,8 +1,8 @@
-"""A mirror of the cluster's objects in this process: listed once, then watched, so that reading costs no request.
+"""The mirror: the cluster's objects in this process, listed once and then watched, so that reads need no request.
 
-A mirror that has heard nothing for too long may be out of date: it raises Unavailable instead of answering. (The
+A mirror that has received nothing for too long may be outdated, so it raises Unavailable instead of answering. (The
 official client's informer does not know the age of its cache, waits on a dead connection for ever, and repeats a
-refused request without a pause.)
+rejected request without a pause.)
 """
 
 import threading
@@ -15,17 +15,17 @@ from slipway.resources.kubernetes.client import Client
 from slipway.resources.kubernetes.objects import KubernetesObject, Resource
 
 WATCH_SECONDS = 30
-"""How long one watch lasts. On a quiet cluster, its end is the sign that the connection lives."""
+"""How long one watch lasts. On a quiet cluster, its end shows that the connection is alive."""
 STALE_SECONDS = 60.0
 """The longest silence after which the mirror still answers."""
 PAUSE_SECONDS = 1.0
-"""Between a failed attempt to watch and the next."""
+"""The pause after a failed attempt to watch."""
 ASKED_SECONDS = 5.0
-"""How long an answer about what is not held stays good: one tick of the sensors, in which many jobs ask the same."""
+"""How long lists of other kinds are cached: about one tick of the sensors, in which many jobs need the same list."""
 
 
 class _MirroredKind:
-    """All objects of one kind that have a label, kept current by a thread."""
+    """All objects of one kind with a label, which a thread keeps up to date."""
 
     def __init__(self, client: Client, resource: Resource, selector: str) -> None:
         self._client = client
@@ -39,14 +39,14 @@ class _MirroredKind:
         threading.Thread(target=self._run, name=f"mirror of {resource.plural}", daemon=True).start()
 
     def objects(self) -> dict[str, KubernetesObject]:
-        """By name. Raises Unavailable when they may be out of date."""
+        """The objects by name. Raises Unavailable if they may be outdated."""
         with self._changed:
             self._changed.wait_for(lambda: self._heard_at, timeout=self._client.timeout_seconds)
             if not self._heard_at:
                 raise Unavailable(f"the mirror of {self._resource.plural} is still empty: {self._trouble}")
             age = time.monotonic() - self._heard_at
             if age > STALE_SECONDS:
-                what = f"the mirror of {self._resource.plural} has heard nothing for {age:.0f} s"
+                what = f"the mirror of {self._resource.plural} has received nothing for {age:.0f} s"
                 raise Unavailable(f"{what}: {self._trouble}")
             return dict(self._objects)
 
@@ -59,13 +59,13 @@ class _MirroredKind:
             try:
                 version = self._follow(version or self._list())
             except Unavailable as error:
-                # A new list is simpler than finding out which events were taken before the watch broke off.
+                # A new list is simpler than finding out which events arrived before the watch broke off.
                 version = ""
                 self._trouble = str(error)
                 self._closed.wait(PAUSE_SECONDS)
 
     def _list(self) -> str:
-        """Take all objects as they are now; returns the version of the list."""
+        """List all objects; returns the version of the list."""
         listing = self._client.listing(self._resource, self._selector)
         with self._changed:
             self._objects = {document["metadata"]["name"]: _slim(document) for document in listing.items}
@@ -73,7 +73,7 @@ class _MirroredKind:
         return listing.version
 
     def _follow(self, version: str) -> str:
-        """Watch from a version on; returns the version reached, empty where the server's history is too short."""
+        """Watch from a version on; returns the version reached, or "" if the server's history is too short."""
         for event in self._client.watch(self._resource, self._selector, version, WATCH_SECONDS):
             if event["type"] == "ERROR" or self._closed.is_set():
                 return ""
@@ -98,27 +98,27 @@ class _MirroredKind:
 
 _Objects = list[KubernetesObject]
 _Question = tuple[Resource, frozenset[tuple[str, str]], str]
-"""A list that was asked for: kind, labels and namespace."""
+"""The key of a cached list: kind, labels and namespace."""
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """Implements `reader.ClusterReader`. It holds a kind from the first question about it on, and asks the API server
-    for everything else. A process has one; its threads end with the process.
+    """Implements `objects.ClusterReader`. It mirrors a kind from the first read of it on, and asks the API server for
+    all other kinds. A process has one mirror; its threads end with the process.
     """
 
     client: Client
     labels_by_kind: Mapping[Resource, str]
-    """The kinds that it holds, each with the label of those objects that it does; an empty label for all of them."""
+    """The mirrored kinds, each with the label of the mirrored objects; an empty label for all objects."""
     _kinds: dict[Resource, _MirroredKind] = field(default_factory=dict, init=False, repr=False, compare=False)
     _begins: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
     _answers: dict[_Question, tuple[float, _Objects]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """The lists that the API server gave, each with the monotonic time of the answer."""
+    """The cached lists, each with the monotonic time of the answer."""
 
     def get(self, resource: Resource, name: str) -> KubernetesObject | None:
-        """The object of that name, None when there is none. Raises Unavailable."""
+        """The object with this name, or None. Raises Unavailable."""
         if resource not in self.labels_by_kind:
             return self.client.get(resource, name)
         return self._kind(resource).objects().get(name)
@@ -139,7 +139,7 @@ class Mirror:
         return document
 
     def close(self) -> None:
-        """Let the threads end when they next hear something."""
+        """End the threads at their next event."""
         for kind in self._kinds.values():
             kind.close()
 
@@ -150,7 +150,7 @@ class Mirror:
             return self._kinds[resource]
 
     def __reduce__(self) -> tuple[type["Mirror"], tuple[Client, Mapping[Resource, str]]]:
-        """Another process has a mirror of its own."""
+        """Pickle the settings only, since another process has its own mirror."""
         return Mirror, (self.client, self.labels_by_kind)
 
 
@@ -159,7 +159,7 @@ def _matches(document: KubernetesObject, labels: Mapping[str, str]) -> bool:
 
 
 def _slim(document: KubernetesObject) -> KubernetesObject:
-    """The object without its long parts that are never read: the managers of its fields, a node's images."""
+    """The object without long parts that are never read: the managers of its fields, and a node's images."""
     metadata = {key: value for key, value in document["metadata"].items() if key != "managedFields"}
     status = {key: value for key, value in (document.get("status") or {}).items() if key != "images"}
     return {**document, "metadata": metadata, "status": status}

@@ -1,7 +1,7 @@
-"""Kubernetes' objects as plain JSON documents: the kinds that every cluster has, and the labels that we write.
+"""Kubernetes objects as plain JSON documents: the kinds that every cluster has, and Slipway's labels.
 
-Every object has conditions and times, which are read here. `ClusterReader` and `ClusterWriter` are who reads and
-changes them, over HTTP or in a mirror.
+It also reads the conditions and times of objects. `ClusterReader` and `ClusterWriter` are the interfaces for reading
+and changing objects, over HTTP or in a mirror.
 """
 
 from collections.abc import Mapping
@@ -10,27 +10,27 @@ from datetime import datetime
 from typing import Any, Protocol
 
 KubernetesObject = dict[str, Any]
-"""One object, as the API has it."""
+"""One object, as in the API."""
 JOB = "slipway/job"
-"""Label of every object of a job: the name of these objects."""
+"""The label of every object of a job, with the name of these objects."""
 NAME = "slipway/name"
-"""Annotation: the job's own name, of which Kubernetes may not accept every character."""
+"""The annotation with the job's own name, which may have characters that Kubernetes does not accept in names."""
 CONTAINER = "trainer"
 """The name of the container in pod templates and patches; a kind of workload may rename it (`Workload.container`)."""
 
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind of object, and its place in the API."""
+    """A kind of object in the API."""
 
     group: str
-    """Empty for the core group."""
+    """The API group; empty for the core group."""
     version: str
     kind: str
     plural: str
     namespaced: bool = True
     operator: str = ""
-    """What installs it; empty for what every cluster has."""
+    """The operator that installs it; empty if every cluster has it."""
 
     @property
     def api_version(self) -> str:
@@ -46,12 +46,12 @@ SERVICES = Resource("", "v1", "Service", "services")
 
 
 def of(resource: Resource, metadata: KubernetesObject, spec: KubernetesObject) -> KubernetesObject:
-    """An object of that kind."""
+    """An object of this kind."""
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
 
 def holding_conditions(document: KubernetesObject) -> dict[str, KubernetesObject]:
-    """The conditions that hold, by type."""
+    """The conditions that are True, by type."""
     return {
         condition["type"]: condition
         for condition in document.get("status", {}).get("conditions") or ()
@@ -60,9 +60,12 @@ def holding_conditions(document: KubernetesObject) -> dict[str, KubernetesObject
 
 
 def condition_reason(condition: Mapping[str, str]) -> str:
-    """The message and the reason of a condition."""
-    message, reason = condition.get("message", ""), condition.get("reason", "")
-    return f"{message} ({reason})" if message and reason else message or reason
+    """The message and the reason of a condition, as one text."""
+    message = condition.get("message", "")
+    reason = condition.get("reason", "")
+    if message and reason:
+        return f"{message} ({reason})"
+    return message or reason
 
 
 def time_seconds(text: str | None) -> float | None:
@@ -71,21 +74,21 @@ def time_seconds(text: str | None) -> float | None:
 
 
 class ClusterReader(Protocol):
-    """Every method raises `slipway.resources.errors.Unavailable` when the cluster cannot be asked."""
+    """Reads objects. Every method raises `slipway.resources.errors.Unavailable` if the cluster does not answer."""
 
     def get(self, resource: Resource, name: str) -> KubernetesObject | None:
-        """The object of that name, None when there is none."""
+        """The object with this name, or None."""
 
     def list(self, resource: Resource, labels: Mapping[str, str], namespace: str = "") -> list[KubernetesObject]:
-        """All objects with these labels, in the namespace or, without one, in the platform's own."""
+        """All objects with these labels in the namespace, by default the platform's own."""
 
 
 class ClusterWriter(ClusterReader, Protocol):
     """Also changes objects."""
 
     def patch(self, resource: Resource, name: str, change: Mapping[str, Any]) -> KubernetesObject:
-        """Merge the change (RFC 7386) into the object; returns the object after that.
+        """Merge the change (RFC 7386) into the object, and return the result.
 
-        Raises Unavailable for a change with a `metadata.resourceVersion` that the object no longer has, and ValueError
-        where the cluster refuses the change.
+        Raises Unavailable if the change has a `metadata.resourceVersion` that the object no longer has, and ValueError
+        if the cluster rejects the change.
         """

@@ -1,9 +1,9 @@
-"""Run launcher: Dagster's runs as Jobs, where a cluster that cannot be asked is no verdict on a run.
+"""Run launcher: Dagster's runs as Jobs, without failing a run because the cluster does not answer.
 
-Dagster's own launcher answers "unknown" while the API server is away, which run monitoring takes for the death of every
-run, and a launch that fails takes its run out of the queue for good. This one raises `ClusterAway` in both cases.
-Monitoring notes that and looks again; the queue keeps the run, with `max_user_code_failure_retries` in dagster.yaml. A
-run fails only by an end of its Job that was read, or by a Job that was missed twice, some time apart.
+While the API server is away, Dagster's own launcher reports "unknown", which run monitoring treats as the death of
+every run; and a failed launch removes its run from the queue for good. This launcher raises `ClusterAway` in both
+cases. Monitoring records that and tries again; the queue keeps the run (`max_user_code_failure_retries` in
+dagster.yaml). A run fails only if its Job has ended, or if its Job was missing twice, some time apart.
 """
 
 import time
@@ -22,33 +22,33 @@ from urllib3.exceptions import HTTPError
 from slipway.trainer.base import parsing
 
 REQUEST_SECONDS = 10.0
-"""What one answer may take: a server that accepts and never answers is away."""
+"""The time-out of one request."""
 AWAY_SECONDS = 5.0
-"""How long a server that gave no answer is not asked about the next run."""
+"""The pause after a request without an answer, before the server is asked about another run."""
 MISSING_SECONDS = 40.0
-"""A Job must be missed twice, this far apart, before it counts as deleted."""
+"""A Job must be missing twice, this far apart, before it counts as deleted."""
 
 
 _missed_since: dict[str, float] = {}
-"""By run, since when its Job is missed; of the process, as each tick of a sensor has a launcher of its own."""
+"""When the Job of each run was first missing. It belongs to the process, since each sensor tick has a new launcher."""
 
 
 class ClusterAway(DagsterUserCodeUnreachableError):
-    """The cluster could not be asked; nothing follows from that for a run.
+    """The cluster did not answer, which says nothing about a run.
 
-    It is this kind of error because that is the one for which Dagster puts a run back into the queue.
+    It derives from the one error after which Dagster puts a run back into the queue.
     """
 
 
 class PatientRunLauncher(K8sRunLauncher):
-    """Dagster's launcher, for which unknown is not dead."""
+    """Dagster's launcher, which never treats an unknown run as dead."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._away_until = 0.0
 
     def launch_run(self, context: LaunchRunContext) -> None:
-        """Launch a run, or adopt its Job when an earlier launch made it and did not hear so. Raises ClusterAway."""
+        """Launch a run, or adopt the Job of an earlier launch that got no answer. Raises ClusterAway."""
         run = context.dagster_run
         name = job_name(context.dagster_run)
         job_status = self._job_status(run)
@@ -56,19 +56,19 @@ class PatientRunLauncher(K8sRunLauncher):
             try:
                 super().launch_run(context)
             except (DagsterK8sError, HTTPError, OSError) as error:
-                raise ClusterAway(f"run {run.run_id}: the cluster did not take its Job: {error}") from error
+                raise ClusterAway(f"run {run.run_id}: the cluster did not accept its Job: {error}") from error
         elif job_status.active or not (job_status.succeeded or job_status.failed):
-            self._instance.report_engine_event(f"Job {name} was made by an earlier launch", run, cls=type(self))
+            self._instance.report_engine_event(f"An earlier launch created Job {name}", run, cls=type(self))
         else:
             self._api_client.delete_job(job_name=name, namespace=self._namespace(run))
-            raise ClusterAway(f"run {run.run_id}: its Job ended while the run was in the queue, and is made again")
+            raise ClusterAway(f"run {run.run_id}: its Job ended while the run was in the queue, and is created again")
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """How the run's Job is, as it was read. Raises ClusterAway, upon which monitoring fails no run."""
+        """The health of the run's Job. Raises ClusterAway, after which monitoring does not fail the run."""
         if self._job_status(run) is None:
             since = _missed_since.setdefault(run.run_id, time.monotonic())
             if time.monotonic() - since < MISSING_SECONDS:
-                raise ClusterAway(f"run {run.run_id}: its Job is not there, and is looked for again")
+                raise ClusterAway(f"run {run.run_id}: its Job is missing, and is checked again")
             del _missed_since[run.run_id]
             return CheckRunHealthResult(WorkerStatus.NOT_FOUND, "its Job was deleted")
         _missed_since.pop(run.run_id, None)
@@ -78,9 +78,9 @@ class PatientRunLauncher(K8sRunLauncher):
         return result
 
     def _job_status(self, run: DagsterRun) -> Any:
-        """The status of the run's Job, None when there is none. Raises ClusterAway."""
+        """The status of the run's Job, or None. Raises ClusterAway."""
         if time.monotonic() < self._away_until:
-            raise ClusterAway(f"run {run.run_id}: the API server gave no answer a moment ago")
+            raise ClusterAway(f"run {run.run_id}: the API server did not answer a moment ago")
         name = job_name(run)
         try:
             api = self._api_client.batch_api
@@ -93,19 +93,19 @@ class PatientRunLauncher(K8sRunLauncher):
             raise ClusterAway(f"run {run.run_id}: the API server answered {error.status} {error.reason}") from error
         except (HTTPError, OSError) as error:
             self._away_until = time.monotonic() + AWAY_SECONDS
-            raise ClusterAway(f"run {run.run_id}: the API server gave no answer: {error}") from error
+            raise ClusterAway(f"run {run.run_id}: the API server did not answer: {error}") from error
 
     def _namespace(self, run: DagsterRun) -> str:
         return str(self.get_container_context_for_run(run).namespace)
 
 
 def job_name(run: DagsterRun) -> str:
-    """The name of the run's Job. Runs are not resumed (max_resume_run_attempts: 0), so there is one."""
+    """The name of the run's Job. Runs are never resumed (max_resume_run_attempts: 0), so each has only one."""
     return str(get_job_name_from_run_id(run.run_id))  # type: ignore[no-untyped-call]
 
 
 def _is_about_the_job(error: ApiException, name: str) -> bool:
-    """Whether "not found" is the API server's word on this Job, and not a proxy's on the path."""
+    """Whether the API server itself says that this Job does not exist, and not a proxy that does not know the path."""
     try:
         answer = parsing.value(error.body or "")
         return bool(answer["reason"] == "NotFound" and answer["details"]["name"] == name)

@@ -1,1 +1,1 @@
-"""Launchers: start a job on nodes, watch it, stop it. One protocol, several implementations."""
+"""Launchers: start, watch and stop jobs on nodes. One protocol, several implementations."""

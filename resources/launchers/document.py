@@ -1,4 +1,4 @@
-"""A job as the JSON document in its job object, and whether two documents are the same job. Pure."""
+"""Job documents: a job as the JSON document in its job object, and the comparison of two documents. Pure."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -8,20 +8,19 @@ from slipway.resources.launchers.protocol import Job, MissingNodes
 from slipway.trainer.base import atomic, parsing
 
 INCIDENTAL = ("environment", "labels", "prefer", "warm")
-"""Fields in which two documents of one job may differ: the process that adopts a job may be of a later revision than
-the one that submitted it, and know more."""
+"""Fields in which two documents of the same job may differ, since a process of a later revision may adopt the job."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")
 
 
 def must_be_a_name(name: str) -> None:
-    """Raises ValueError for a text that cannot be a job's name."""
+    """Raises ValueError if a text cannot be a job's name."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"job name {name!r}: expected letters, digits, '-' and '.', a letter or digit first")
 
 
 def must_be_possible(job: Job, nodes: Collection[str]) -> None:
-    """Raises ValueError unless the job can run on a fleet of these nodes, MissingNodes where it lacks some."""
+    """Raises MissingNodes if the job needs nodes that are not in `nodes`, and ValueError if it is otherwise invalid."""
     unknown = sorted(set(job.nodes) - set(nodes))
     if unknown:
         raise MissingNodes(
@@ -34,7 +33,7 @@ def must_be_possible(job: Job, nodes: Collection[str]) -> None:
 
 
 def of(job: Job) -> dict[str, Any]:
-    """The document of a job. Raises ValueError when the job's config is not JSON."""
+    """The document of a job. Raises ValueError if the job's config is not JSON."""
     mappings = ("config", "environment", "labels", "kubernetes")
     plain = {**vars(job), **{name: dict(getattr(job, name)) for name in mappings}}
     try:
@@ -45,13 +44,13 @@ def of(job: Job) -> dict[str, Any]:
 
 
 def job(document: Mapping[str, Any]) -> Job:
-    """The job of a document; one written by an earlier revision has fewer fields."""
+    """The job of a document. A document of an earlier revision may lack fields."""
     tuples = {name: tuple(document.get(name, ())) for name in ("command", "nodes", "prefer")}
     return Job(**{**document, **tuples})
 
 
 def must_be_the_same(expected: Mapping[str, Any], there: Mapping[str, Any]) -> None:
-    """Raises ValueError when the document `there` is of another job than the wanted one."""
+    """Raises ValueError if the existing document `there` describes another job than `expected`."""
     actual = of(job(there))
     differing = [name for name in expected if name not in INCIDENTAL and expected[name] != actual[name]]
     if differing:

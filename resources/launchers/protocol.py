@@ -1,8 +1,8 @@
-"""The interface of every launcher: a job, its states and its status.
+"""The interface of launchers: a job, its states and its status.
 
-A job is known by its name alone. `submit` is submit-or-adopt: to submit one name twice gives one job, whatever became
-of the first caller. The status is read from the job object; a status that cannot be read raises `Unavailable`, and is
-never taken for a dead job.
+A job is identified by its name. `submit` is submit-or-adopt: submitting a name twice gives one job, whatever happened
+to the first caller. The status is read from the job object. A status that cannot be read raises `Unavailable`, and
+never counts as a dead job.
 """
 
 import enum
@@ -12,21 +12,21 @@ from typing import Protocol
 
 
 class JobState(enum.Enum):
-    """Where a job stands."""
+    """The state of a job."""
 
     PENDING = "pending"
-    """Accepted, not running yet."""
+    """Accepted, but not running yet."""
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     STOPPED = "stopped"
     """Ended because `cancel` was called."""
     MISSING = "missing"
-    """There is no job object of that name: never submitted, or deleted by hand."""
+    """No job object has that name: it was never submitted, or was deleted by hand."""
 
     @property
     def terminal(self) -> bool:
-        """Whether the job has ended for good; a terminal job never runs again under its name."""
+        """Whether the job has ended. A terminal job never runs again under its name."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.STOPPED)
 
     @property
@@ -37,114 +37,114 @@ class JobState(enum.Enum):
 
 @dataclass(frozen=True)
 class Job:
-    """What to run: the same command for every rank, on each of the nodes; a rank reads its place in its environment."""
+    """A job: the same command for every rank on each node. A rank reads its rank from its environment."""
 
     name: str
-    """Letters, digits, '-' and '.'; never used for another job."""
+    """Letters, digits, '-' and '.'; never reused for another job."""
     command: tuple[str, ...]
-    """What each rank runs; `python` as the first word is the Python of the node."""
+    """The command of each rank; `python` as the first word means the Python of the node."""
     config: Mapping[str, object]
-    """A JSON document; the command gets the path of a file that holds it as its last argument."""
+    """A JSON document; the path of a file with it is the last argument of the command."""
     nodes: tuple[str, ...]
-    """The nodes that it may run on; the launcher chooses among them, and which rank runs where."""
+    """The nodes on which it may run. The launcher chooses among them, and places the ranks."""
     size: int = 0
-    """How many of them it takes; 0 for all. Read `node_count`."""
+    """The number of nodes that it uses; 0 for all. Read `node_count`."""
     least: int = 0
-    """How many are enough where `size` are not free; 0 for no fewer than `size`. Read `least_nodes`."""
+    """The minimum number of nodes, if `size` are not free; 0 for `size`. Read `least_nodes`."""
     prefer: tuple[str, ...] = ()
-    """Those of the nodes that already hold its data."""
+    """The nodes that already hold its data."""
     ranks_per_node: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to the environment of every rank, such as a training's incarnation."""
+    """Variables added to the environment of every rank, such as a training's incarnation."""
     folder: str = ""
     """The folder in which the command runs; empty for that of the launcher's own processes."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of its objects, for people and tools: the training, the Dagster run. Not every launcher has labels."""
+    """Labels of its objects for people and tools: the training, the Dagster run. Not every launcher supports labels."""
     kubernetes: Mapping[str, object] = field(default_factory=dict)
     """The recipe's section `placement.kubernetes` as JSON; only a Kubernetes launcher reads it."""
     warm: bool = False
-    """Whether others like it follow soon: a launcher that can then forks it from what it has imported before."""
+    """Whether similar jobs follow soon, so that a launcher may fork them from a warm process."""
 
     @property
     def node_count(self) -> int:
-        """How many nodes the job takes."""
+        """The number of nodes that the job uses."""
         return self.size or len(self.nodes)
 
     @property
     def least_nodes(self) -> int:
-        """The smallest number of nodes that is enough for it."""
+        """The minimum number of nodes."""
         return self.least or self.node_count
 
     @property
     def is_lone(self) -> bool:
-        """Whether it is a single rank, which meets no other."""
+        """Whether it has only a single rank."""
         return self.node_count == self.ranks_per_node == 1
 
 
 @dataclass(frozen=True)
 class Status:
-    """What the job object says. Times are seconds since the epoch; None for a moment that has not come."""
+    """The status of a job. Times are in seconds since the epoch; None if they have not come yet."""
 
     state: JobState
     reason: str = ""
-    """For a person: what a pending job waits for, or why a job ended: exit codes, signals, nodes."""
+    """For a person: what a pending job waits for, or why a job ended (exit codes, signals, nodes)."""
     nodes: tuple[str, ...] = ()
-    """The nodes that its processes are or were on, as far as is known."""
+    """The known nodes of its processes, current or past."""
     lost_nodes: tuple[str, ...] = ()
-    """The nodes that died under the job."""
+    """The nodes that died while the job ran."""
     disrupted: bool = False
-    """Whether it ended through no fault of its own: its processes were evicted, or lost their place to others."""
+    """Whether it ended through no fault of its own: its processes were evicted or pre-empted."""
     submitted_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
     kind: str = ""
-    """The class of the cause of a failure, of `slipway.trainer.record.causes`, where the launcher has seen it; what a
-    rank says of its own end tells more."""
+    """The cause of a failure, from `slipway.trainer.record.causes`, if the launcher knows it. The exit records of ranks
+    are more precise."""
 
 
 class DoesNotFit(ValueError):
-    """The job is too large for the hardware that there is now."""
+    """The job is too large for the present hardware."""
 
 
 class MissingNodes(ValueError):
-    """Nodes that the job may run on are none of the fleet any more: they left it after they were chosen."""
+    """Nodes of the job have left the fleet since they were chosen."""
 
 
 class Launcher(Protocol):
     """Starts, watches and stops jobs; `tests/resources/launchers/contract.py` specifies it."""
 
     def submit(self, job: Job) -> None:
-        """Start the job, or adopt the one of that name; a terminal job is left as it is.
+        """Start the job, or adopt the job with its name. A terminal job stays as it is.
 
-        Raises Unavailable, PlatformFault among it; DoesNotFit, MissingNodes, and else ValueError when the job cannot be
-        started as described.
+        Raises Unavailable (including PlatformFault), and DoesNotFit, MissingNodes or another ValueError if the job
+        cannot be started as described.
         """
 
     def poll(self, name: str) -> Status:
-        """Where the job stands. Raises Unavailable."""
+        """The status of the job. Raises Unavailable."""
 
     def cancel(self, name: str, grace_seconds: float) -> None:
-        """Ask the job to stop; returns at once. Processes that still run after the grace are killed. Idempotent.
+        """Ask the job to stop; returns at once. Processes that run longer than the grace period are killed. Idempotent.
 
         A missing or terminal job stays as it is. Raises Unavailable.
         """
 
     def take_back(self, name: str, nodes: Collection[str]) -> tuple[str, ...]:
-        """Have a running job start anew on those of these nodes that it had and lost; returns those that it has again.
+        """Restart a running job's lost nodes among `nodes`; returns the nodes that it has again.
 
-        Its ranks make room for them between two steps. Nothing follows, and there are none, where a job cannot go on
-        without a node, or the launcher cannot start one again. Idempotent. Raises Unavailable.
+        Its ranks include them between two steps. Returns none if the job cannot go on without a node, or if the
+        launcher cannot restart a node. Idempotent. Raises Unavailable.
         """
 
     def release(self, name: str) -> bool:
-        """Remove a terminal job with its logs; False for a live or a missing job, which stays as it is.
+        """Remove a terminal job with its logs. Returns False for a live or missing job, which stays as it is.
 
-        The caller has recorded before how the job ended: a job that is wanted and missing is started again. Raises
+        The caller must have recorded how the job ended, since a missing job that should run is started again. Raises
         Unavailable.
         """
 
     def rest(self) -> None:
-        """Let go of what this process keeps for the next warm job; those that run go on."""
+        """Release what this process keeps for the next warm job. Running jobs go on."""
 
     def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
         """The end of each node's output, by node; no entries for a missing job. Raises Unavailable."""

@@ -1,1 +1,1 @@
-"""MLflow: the metrics that are delivered to it, and its model registry."""
+"""MLflow: delivery of metrics and artefacts, and the model registry."""

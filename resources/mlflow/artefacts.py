@@ -1,7 +1,7 @@
-"""Artefacts in MLflow: the files that a run has beside its figures: what ran, and in the end its page with all curves.
+"""Artefacts in MLflow: the files of a run: the code that ran, and in the end its page with all curves.
 
-They lie on the durable tier before they are delivered, and come after the figures: a store of artefacts that is away
-keeps no figure back. Delivering one twice leaves one.
+They are on the durable tier before they are delivered. Metrics are delivered first, so that an artefact store that is
+away does not delay them. Delivering an artefact twice leaves one copy.
 """
 
 import tempfile
@@ -21,30 +21,32 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 CODE = "code"
-"""MLflow's folder for what describes the code."""
+"""The folder in MLflow for files about the code."""
 ALWAYS = (files.SPECIFICATION,)
-"""Of every training's folder."""
+"""The files of a training's folder that are always delivered."""
 
 
 def of_starts(events: Iterable[JournalEvent]) -> list[str]:
-    """The files that say what ran at each start, relative to the durable tier: the list of packages, and the difference
-    of a changed checkout."""
+    """The files that describe the code of each start, relative to the durable tier: the list of packages, and the
+    difference of a changed checkout."""
     paths: dict[Path, None] = {}
     for event in events:
         if event["event"] == "started":
             revision = event.get("revision", "")
             packages = event.get("environment", {}).get("packages", "")
-            paths |= {code.difference_path(Path(), revision): None} if code.is_changed(revision) else {}
-            paths |= {runtime_info.packages_path(Path(), packages): None} if packages else {}
+            if code.is_changed(revision):
+                paths[code.difference_path(Path(), revision)] = None
+            if packages:
+                paths[runtime_info.packages_path(Path(), packages)] = None
     return [str(path) for path in paths]
 
 
 def deliver(client: "MlflowClient", store: TrainingStore, durable: Path, shipped: ShippedLedger,
             names: Iterable[str]) -> None:  # fmt: skip
-    """Deliver what is owed, and the files of these names in the training's folder that the run does not have yet.
+    """Deliver the pending files about the code, and those of the training's folder in `names` that the run lacks.
 
-    What was never kept (a difference that is too large, say) is left out, and so is what looks like a secret in what
-    an earlier release kept.
+    Files that were never stored, such as a difference that is too large, are left out. So are lines that look like
+    secrets in a difference of an earlier release.
     """
     for name_of_code in list(shipped.code):
         _deliver_code(client, shipped.run, durable / name_of_code)
@@ -58,7 +60,7 @@ def deliver(client: "MlflowClient", store: TrainingStore, durable: Path, shipped
 
 
 def _deliver_code(client: "MlflowClient", run: str, path: Path) -> None:
-    """Deliver a file that describes the code; a difference without what looks like a secret."""
+    """Deliver a file about the code; a difference without lines that look like secrets."""
     if not path.exists():
         return
     if path.suffix != code.SUFFIX:

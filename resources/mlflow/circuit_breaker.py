@@ -1,6 +1,6 @@
-"""Circuit breaker: a server that accepts and never answers costs its deadline once, and not once for each training.
+"""Circuit breaker: a server that never answers costs one time-out, and not one for each training.
 
-What one request has learnt holds for the next ones of this process, for a few seconds.
+After a request without an answer, the next requests of this process fail at once for a few seconds.
 """
 
 import contextlib
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from slipway.resources.errors import Unavailable
 
 SECONDS = 5.0
-"""How long a server that did not answer is not asked again."""
+"""How long requests fail at once after one without an answer."""
 
 _until: dict[str, float] = {}
 
 
 @contextlib.contextmanager
 def of(server: str) -> Iterator[None]:
-    """Ask a server. Raises Unavailable when it was silent a moment ago, and what the requests raise."""
+    """A context for requests to a server. Raises Unavailable if the server did not answer a moment ago."""
     if time.monotonic() < _until.get(server, 0.0):
-        raise Unavailable("MLflow did not answer a moment ago, and is asked again later")
+        raise Unavailable("MLflow did not answer a moment ago; it is tried again later")
     try:
         yield
     except Exception as error:
@@ -29,7 +29,7 @@ def of(server: str) -> Iterator[None]:
 
 
 def _is_silence(error: BaseException | None) -> bool:
-    """Whether a request got no answer at all; MLflow wraps that into errors of its own."""
+    """Whether a request got no answer at all. MLflow wraps this in errors of its own."""
     from requests.exceptions import ConnectionError as Unconnected
     from requests.exceptions import Timeout
 

@@ -1,9 +1,9 @@
-"""MLflow's SQLite database: whole, or not there.
+"""MLflow's SQLite database: created and upgraded atomically.
 
-MLflow makes its tables, and changes them after an update of MLflow, in many steps that SQLite commits one by one. A
-process that is killed between two of them leaves what no later process can finish ("table _alembic_tmp_endpoints
-already exists"). So the steps are done beside the database, by one process at a time, and what they made takes its
-place in one rename. Whoever uses such a database calls `make_ready` first.
+MLflow creates its tables, and changes them after an update, in many steps that SQLite commits one by one. If a process
+is killed between two steps, no later process can finish them ("table _alembic_tmp_endpoints already exists"). So one
+process at a time does the steps in a copy, which then replaces the database by a rename. Every user of such a database
+calls `make_ready` first.
 """
 
 import sqlite3
@@ -16,31 +16,31 @@ from slipway.trainer.base import atomic, lock
 
 URI = "sqlite:///"
 MAKING_SECONDS = 300.0
-"""How long another process may make or change the tables: some seconds, on a busy machine a minute."""
+"""How long another process may take to create or change the tables; usually seconds, on a busy machine a minute."""
 HALF_CHANGED = "_alembic_tmp_"
-"""How a table is called while a step copies it."""
+"""The prefix of a table's name while a step copies it."""
 OF_EVERY_ONE = {"alembic_version", "experiments", "workspaces"}
-"""The tables that have a row, and no more, in a database in which nothing was tracked."""
+"""The tables that have exactly one row in a database without tracked runs."""
 
 
 @dataclass(frozen=True)
 class DatabaseContents:
-    """What a file holds that should be MLflow's database."""
+    """The content of a file that should be MLflow's database."""
 
     revision: str
-    """Of its tables; empty before the last step of making them."""
+    """The revision of its tables; "" if their creation was not completed."""
     half_changed: str
-    """A table in which a step was interrupted, empty when there is none."""
+    """A table whose change was interrupted, or ""."""
     tracks: bool
-    """Whether anything was tracked in it."""
+    """Whether it has tracked runs or other data."""
 
 
 def make_ready(path: Path) -> None:
-    """Make the database, or change one of an older MLflow into one of this MLflow; nothing for one that is whole.
+    """Create the database, or upgrade one of an older MLflow; does nothing if it is up to date.
 
-    A database whose making was interrupted holds nothing, and is made again. Raises Unavailable when another process
-    takes too long over it, ValueError for a file that is no database or one whose change was interrupted with tracked
-    runs in it, and sqlite3.OperationalError for a file that cannot be read.
+    A database whose creation was interrupted is empty, and is created again. Raises Unavailable if another process
+    takes too long, ValueError if the file is not a database or if an upgrade was interrupted in a database with tracked
+    runs, and sqlite3.OperationalError if the file cannot be read.
     """
     if _is_whole(path):
         return
@@ -50,11 +50,13 @@ def make_ready(path: Path) -> None:
             if not _is_whole(path):
                 _make(path, aside)
     except lock.LockHeld as error:
-        raise Unavailable(f"{path}: another process has made it for {MAKING_SECONDS:.0f} s: {error}") from None
+        raise Unavailable(
+            f"{path}: another process has been preparing it for {MAKING_SECONDS:.0f} s: {error}"
+        ) from None
 
 
 def read(path: Path) -> DatabaseContents:
-    """What a file holds. Raises ValueError for one that is no database, and sqlite3.OperationalError."""
+    """The content of a file. Raises ValueError if it is not a database, and sqlite3.OperationalError."""
     try:
         with sqlite.opened(path) as connection:
             tables = [str(row[0]) for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
@@ -66,7 +68,7 @@ def read(path: Path) -> DatabaseContents:
     except sqlite3.OperationalError:
         raise
     except sqlite3.DatabaseError as error:
-        raise ValueError(f"{path}: SQLite finds {error}; to put the newest backup back: slipway restore") from error
+        raise ValueError(f"{path}: SQLite reports {error}; to restore the newest backup: slipway restore") from error
 
 
 def _is_whole(path: Path) -> bool:
@@ -79,16 +81,16 @@ def _is_whole(path: Path) -> bool:
 
 
 def _make(path: Path, aside: Path) -> None:
-    """Make the database in the folder `aside`, and put it in its place."""
+    """Create the database in the folder `aside`, and move it to its place."""
     new_database = aside / path.name
-    for old in aside.iterdir():  # of a process that was killed over it
+    for old in aside.iterdir():  # left behind by a killed process
         old.unlink()
     before = read(path) if path.exists() else None
     if before is not None and before.tracks:
         if before.half_changed:
             raise ValueError(
                 f"{path}: a change of the table {before.half_changed.removeprefix(HALF_CHANGED)} was interrupted, and "
-                "runs are tracked in it; to put the newest backup back: slipway restore"
+                "the database has tracked runs; to restore the newest backup: slipway restore"
             )
         sqlite.copy(path, new_database)
         _change(new_database)
@@ -97,7 +99,7 @@ def _make(path: Path, aside: Path) -> None:
 
 
 def _change(database: Path) -> None:
-    """What `mlflow db upgrade` does."""
+    """Do the same as `mlflow db upgrade`."""
     from mlflow.store.db.utils import _upgrade_db, create_sqlalchemy_engine_with_retry
 
     engine = create_sqlalchemy_engine_with_retry(f"{URI}{database}")
@@ -108,11 +110,11 @@ def _change(database: Path) -> None:
 
 
 def _fill(database: Path, artefacts: Path) -> None:
-    """Have MLflow make what is missing: its tables, and the experiment that every database has."""
+    """Let MLflow create what is missing: its tables, and the default experiment."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
     store = SqlAlchemyStore(f"{URI}{database}", str(artefacts))
-    # MLflow keeps its connections by the database's address, which is another one's the next time.
+    # MLflow caches connections by the database's address, which the next call will use for another database.
     SqlAlchemyStore._engine_map.pop(store.db_uri, None)
     store.engine.dispose()
 
@@ -123,6 +125,6 @@ def _revision(connection: sqlite3.Connection) -> str:
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> int:
-    """How many rows a table has, counted up to two."""
+    """The number of rows of a table, counted up to two."""
     [(rows,)] = connection.execute(f'SELECT count(*) FROM (SELECT 1 FROM "{table}" LIMIT 2)')
     return int(rows)

@@ -1,12 +1,12 @@
-"""Filters: how a text stands in a filter of MLflow's, whose language has quotes and no way to write one inside them."""
+"""Filters: texts in MLflow's filter language, which has two kinds of quotes but no way to escape them."""
 
 
 def equal(field: str, value: str) -> str:
-    """The clause that `field` is `value`, between those quotes that the value does not have.
+    """The clause that `field` equals `value`, with quotes that the value does not contain.
 
-    Raises ValueError for a value that has both kinds, which no filter can name.
+    Raises ValueError if the value contains both kinds of quotes.
     """
     quote = '"' if "'" in value else "'"
     if quote in value:
-        raise ValueError(f"{field}: found {value}, expected a text that does not have both ' and \"")
+        raise ValueError(f"{field}: found {value}, expected a text without either ' or \"")
     return f"{field} = {quote}{value}{quote}"

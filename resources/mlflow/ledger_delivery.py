@@ -1,6 +1,6 @@
-"""Ledger delivery: how far that of a training's ledger to MLflow has come. The one record of it, for all who read it.
+"""Ledger delivery: the record of how much of a training's ledger has been delivered to MLflow.
 
-It needs neither Dagster nor MLflow: pages and the command line read here which run is a training's.
+It imports neither Dagster nor MLflow, so that pages and the command line can look up a training's run.
 """
 
 from dataclasses import dataclass, field
@@ -13,22 +13,22 @@ from slipway.trainer.record.files import TRACKING
 
 @dataclass
 class ShippedLedger:
-    """How far the delivery of a training's ledger has come."""
+    """The progress of the delivery of a training's ledger."""
 
     run: str = ""
     """The MLflow run; empty before the first delivery."""
     offsets: dict[str, int] = field(default_factory=dict)
-    """Bytes of each segment that are delivered."""
+    """The number of delivered bytes of each segment."""
     page: str = ""
-    """The page in Dagster that the run links to."""
+    """The page in Dagster to which the run links."""
     evaluations: list[str] = field(default_factory=list)
-    """The commits whose scores are delivered."""
+    """The commits whose scores have been delivered."""
     code: list[str] = field(default_factory=list)
-    """Files about the code that are still to be delivered as artefacts, relative to the durable tier."""
+    """Files about the code that have not been delivered yet, relative to the durable tier."""
     files: list[str] = field(default_factory=list)
-    """Files of the training's folder that are delivered as artefacts."""
+    """Files of the training's folder that have been delivered as artefacts."""
     experiment: str = ""
-    """The experiment of the run; empty for a run that an earlier release made, until the next delivery."""
+    """The experiment of the run; empty for a run of an earlier release until the next delivery."""
 
     @staticmethod
     def of(store: TrainingStore) -> "ShippedLedger":
@@ -36,7 +36,7 @@ class ShippedLedger:
 
     @staticmethod
     def of_folder(folder: Path) -> "ShippedLedger":
-        """Raises OSError, and UndecodableRecord for a damaged one."""
+        """Raises OSError, and UndecodableRecord for a damaged record."""
         return codec.read_if_there(folder / TRACKING, ShippedLedger) or ShippedLedger()
 
     def save(self, store: TrainingStore) -> None:

@@ -1,7 +1,7 @@
-"""Pages: where people open a training's run in MLflow, and its partition in Dagster; each of the two names the other.
+"""Page links: the addresses of a training's run in MLflow and of its partition in Dagster, which link to each other.
 
-The addresses are settings, since nothing tells a process where browsers reach a server. Without one, that link is left
-out. Everything here is shown: an address has no secret in it.
+The addresses are settings, since a process cannot know at which address browsers reach a server. Without an address,
+its links are left out. All of this is shown to people, so an address has no secret.
 """
 
 from dataclasses import dataclass
@@ -20,26 +20,26 @@ PAGE_TAG = "slipway.page"
 
 @dataclass(frozen=True)
 class Pages:
-    """Where browsers reach the two servers; empty where that is not known."""
+    """The addresses at which browsers reach the two servers; "" if unknown."""
 
     dagster: str = ""
     mlflow: str = ""
 
     def of_run(self, run: str) -> str:
-        """The page of a run in MLflow; empty where its address is not known, or there is no run yet."""
+        """The page of a run in MLflow; "" if MLflow's address is unknown or there is no run yet."""
         return f"{self.mlflow.rstrip('/')}/#/runs/{run}" if self.mlflow and run else ""
 
     def of_experiment(self, experiment: str) -> str:
-        """The runs of an experiment beside one another; empty as for `of_run`.
+        """The page that compares the runs of an experiment; "" as for `of_run`.
 
-        The kind of work is named, as MLflow would otherwise open its pages for language models, on traces.
+        It names the kind of work, since MLflow would otherwise open its trace pages for language models.
         """
         if not self.mlflow or not experiment:
             return ""
         return f"{self.mlflow.rstrip('/')}/#/experiments/{experiment}/runs?workflowType=machine_learning"
 
     def of_training(self, recipe: str, training: str) -> str:
-        """The page of a training's partition in Dagster; empty where Dagster's address is not known."""
+        """The page of a training's partition in Dagster; "" if Dagster's address is unknown."""
         return self._in_dagster(links.training(recipe, training))
 
     def of_trial(self, sweep: str, trial: str) -> str:
@@ -51,9 +51,9 @@ class Pages:
 
 
 def link(client: "MlflowClient", run: str, name: str, page: str) -> None:
-    """Let the page of a run link to `page`, where `name` is shown; what a person wrote into its description stays."""
+    """Add a link to `page`, which shows `name`, to a run's description, unless a person has written a description."""
     tags = client.get_run(run).data.tags
-    if (note := tags.get(NOTE, "")) == "" or note == _note(name, tags.get(PAGE_TAG, "")):
+    if tags.get(NOTE, "") in ("", _note(name, tags.get(PAGE_TAG, ""))):
         client.set_tag(run, NOTE, _note(name, page))
     client.set_tag(run, PAGE_TAG, page)
 

@@ -1,7 +1,7 @@
 """The model registry: checkpoints registered by reference.
 
-A version copies no bytes: its source is the checkpoint's folder, its tags are the whole lineage down to the manifest's
-hash. Which version is the champion, and who may change that, is `slipway.resources.promotions.promotion`.
+A version copies no bytes: its source is the checkpoint's folder, and its tags are the whole lineage down to the
+manifest's hash. `slipway.resources.promotions.promotion` decides which version is the champion, and who may change it.
 """
 
 import contextlib
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 WRITER_SECONDS = 120.0
-"""How long a writer waits for another one: some requests to MLflow, each of which has its own limit."""
-CANDIDATE, CHAMPION = "candidate", "champion"
+"""How long a writer waits for another one, which makes a few requests to MLflow with time-outs of their own."""
+CANDIDATE = "candidate"
+CHAMPION = "champion"
 MANIFEST_TAG = "slipway.checkpoint_manifest"
 FOLDER_TAG = "slipway.checkpoint"
 """The checkpoint's folder, relative to the durable tier."""
@@ -39,12 +40,12 @@ class Version:
 
     @property
     def manifest(self) -> str:
-        """The SHA-256 of its checkpoint's manifest; of a version that is none of our checkpoints, its number."""
+        """The SHA-256 of its checkpoint's manifest; for a version that is not one of our checkpoints, its number."""
         return self.tags.get(MANIFEST_TAG) or f"version {self.number}"
 
     @property
     def training(self) -> str:
-        """The training that it comes from; empty for a version that is none of our checkpoints."""
+        """Its training; "" for a version that is not one of our checkpoints."""
         return self.tags.get(TRAINING_TAG, "")
 
 
@@ -57,14 +58,14 @@ class Registry:
         self._durable = durable
 
     def register(self, model: str, source: Path, run: str, tags: Mapping[str, str]) -> Version:
-        """Register a checkpoint and call it the candidate. The same checkpoint is registered once."""
+        """Register a checkpoint and make it the candidate. The same checkpoint is registered only once."""
         with one_writer(self._durable, model):
             version = self.find(model, tags[MANIFEST_TAG]) or self._create(model, source, run, tags)
             self.point(model, CANDIDATE, version.number)
         return version
 
     def aliased(self, model: str, alias: str) -> Version | None:
-        """The version that `alias` points to, None when there is none."""
+        """The version to which `alias` points, or None."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -75,7 +76,7 @@ class Registry:
             raise
 
     def version(self, model: str, number: int) -> Version | None:
-        """A version by its number, None when there is none."""
+        """A version by its number, or None."""
         versions = self._client.search_model_versions(f"{filters.equal('name', model)} and version_number = {number}")
         return _version(versions[0]) if versions else None
 
@@ -91,7 +92,7 @@ class Registry:
         return sorted(model.name for model in pages)
 
     def point(self, model: str, alias: str, number: str) -> None:
-        """Let an alias name a version. The champion's is moved by `slipway.resources.promotions.promotion` alone."""
+        """Point an alias to a version. Only `slipway.resources.promotions.promotion` moves the champion's alias."""
         from mlflow.exceptions import MlflowException
 
         try:
@@ -99,25 +100,25 @@ class Registry:
         except MlflowException as error:
             if error.error_code != "BAD_REQUEST":
                 raise
-            # MLflow inserts a new alias: of two inserts at one moment one fails, and finds the other's the next time.
+            # MLflow inserts a new alias. Of two simultaneous inserts one fails; the second attempt is an update.
             self._client.set_registered_model_alias(model, alias, number)
 
     def unpoint(self, model: str, alias: str) -> None:
-        """Let an alias name no version."""
+        """Remove an alias."""
         self._client.delete_registered_model_alias(model, alias)
 
     def find(self, model: str, manifest: str) -> Version | None:
-        """The version of the checkpoint with this manifest, None when it is not registered."""
+        """The version of the checkpoint with this manifest, or None."""
         which = f"{filters.equal('name', model)} and {filters.equal(f'tags.`{MANIFEST_TAG}`', manifest)}"
         versions = self._client.search_model_versions(which)
         return _version(versions[0]) if versions else None
 
     def snapshots_in_use(self) -> set[str]:
-        """The snapshots of all registered versions. Raises MlflowException when the registry cannot be asked."""
+        """The snapshots of all registered versions. Raises MlflowException if the registry does not answer."""
         return {version.tags[SNAPSHOT_TAG] for version in self.versions() if SNAPSHOT_TAG in version.tags}
 
     def versions(self) -> Iterator[Version]:
-        """All versions of all models. Raises MlflowException when the registry cannot be asked."""
+        """All versions of all models. Raises MlflowException if the registry does not answer."""
         pages = _pages(lambda token: self._client.search_model_versions(max_results=1000, page_token=token))
         yield from map(_version, pages)
 
@@ -129,23 +130,23 @@ class Registry:
 
 @contextlib.contextmanager
 def one_writer(durable: Path, model: str) -> Iterator[None]:
-    """Change a registered model alone; waits for another process that does. Raises Unavailable when it takes long."""
+    """A lock for changing a registered model. Raises Unavailable if another process holds it for too long."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(lock.within(durable / "models" / model, WRITER_SECONDS))
         except lock.LockHeld as error:
-            problem = f"another process has worked on it for {WRITER_SECONDS:.0f} s: {error}"
+            problem = f"another process has been changing it for {WRITER_SECONDS:.0f} s: {error}"
             raise Unavailable(f"model {model}: {problem}") from None
         yield
 
 
 def _uri(folder: Path) -> str:
-    """The URI of a checkpoint's folder. A tracking server refuses `file:` outside a run's artefacts."""
+    """The URI of a checkpoint's folder. A tracking server rejects `file:` outside a run's artefacts."""
     return f"slipway:{folder.as_uri().removeprefix('file://')}"
 
 
 def _pages(ask: Callable[[str | None], Any]) -> Iterator[Any]:
-    """All that `ask`, a search of MLflow's, finds; it is given the token of the page to bring."""
+    """The results of all pages of `ask`, a search in MLflow that takes a page token."""
     token: str | None = None
     while token != "":
         page = ask(token)

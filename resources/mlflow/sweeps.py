@@ -1,7 +1,7 @@
-"""Sweeps in MLflow: one parent run for each, with its trials under it.
+"""Sweeps in MLflow: one parent run for each sweep, with its trials as nested runs.
 
-The parent is found by the sweep's id, so that a delivery which is repeated after a crash makes no second one. What it
-says is of the sweep as it stands: repeating it changes nothing.
+The parent is looked up by the sweep's id, so that a repeated delivery after a crash creates no second one. It shows the
+current state of the sweep, so repeating a delivery changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 SWEEP_TAG = "slipway.sweep"
-"""Of the parent and of its trials: the sweep's id."""
+"""The tag of the parent and of its trials with the sweep's id."""
 PARENT_TAG = "slipway.sweep-parent"
-"""Of the parent alone: the sweep's id."""
+"""The tag of the parent only with the sweep's id."""
 TRIAL_TAG = "slipway.trial"
-"""Of a trial: its number."""
+"""The tag of a trial with its number."""
 STATE_TAG = "slipway.trial-ended"
-"""Of a trial: how it ended, and why."""
+"""The tag of a trial with how it ended, and why."""
 NESTED = "mlflow.parentRunId"
 """MLflow's own tag of a nested run."""
 NAME_LENGTH = 200
@@ -32,13 +32,13 @@ STATUS = {"complete": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "open
 
 @dataclass(frozen=True)
 class TrialRun:
-    """What distinguishes the run of a trial from that of any training."""
+    """The attributes of a trial's run that other trainings' runs do not have."""
 
     folder: Path
     """The folder of its sweep."""
     sweep: str
     name: str
-    """What a person reads in MLflow's list: the sweep, the trial, the parameters that differ."""
+    """The name in MLflow's list: the sweep, the trial, and the parameters that differ."""
     number: int
 
 
@@ -53,20 +53,20 @@ class SweepRun:
     best_trial: int | None
     best_parameters: Mapping[str, Any]
     bests: Sequence[tuple[int, float, float]]
-    """(trials ended, the best value then, seconds since the epoch) for each trial that was the best when it ended."""
+    """(number of ended trials, best value, seconds since the epoch) for each trial that was the best when it ended."""
     tags: Mapping[str, str]
     page: Path | None
-    """The report, to be kept as an artefact."""
+    """The report, which becomes an artefact."""
 
 
 @dataclass
 class ShippedSweep:
-    """What of a sweep is in MLflow."""
+    """The record of what of a sweep is in MLflow."""
 
     run: str = ""
-    """The parent run; empty before it was made."""
+    """The parent run; empty before it was created."""
     delivered: list[str] = field(default_factory=list)
-    """How the sweep's records were when all of them had been delivered."""
+    """The version of the sweep's records at the last complete delivery."""
 
     @staticmethod
     def of(folder: Path) -> "ShippedSweep":
@@ -77,8 +77,8 @@ class ShippedSweep:
 
 
 def trial_name(sweep: str, number: int, parameters: Mapping[str, Any], written: Mapping[str, Any]) -> str:
-    """Such as `tiny-decoder-0123456789ab.3 learning_rate=0.01 kind=muon`: what differs from the recipe as it is
-    written; all parameters where it is not known what differs."""
+    """A name such as `tiny-decoder-0123456789ab.3 learning_rate=0.01 kind=muon`, with the parameters that differ from
+    `written`, the values in the recipe. If `written` is empty, with all parameters."""
     differing = {name: value for name, value in parameters.items() if name not in written or written[name] != value}
     last = [name.rpartition(".")[2] for name in differing]
     labels = [short if last.count(short) == 1 else name for short, name in zip(last, differing, strict=True)]
@@ -89,7 +89,7 @@ def trial_name(sweep: str, number: int, parameters: Mapping[str, Any], written: 
 
 
 def parent_run(client: "MlflowClient", folder: Path, sweep: str, experiment: str) -> str:
-    """The parent run of the sweep in `folder`, made when there is none. `experiment` is MLflow's id of it."""
+    """The parent run of the sweep in `folder`, created if there is none. `experiment` is MLflow's id."""
     shipped = ShippedSweep.of(folder)
     if not shipped.run:
         known = client.search_runs([experiment], filters.equal(f"tags.`{PARENT_TAG}`", sweep), max_results=1)
@@ -101,7 +101,7 @@ def parent_run(client: "MlflowClient", folder: Path, sweep: str, experiment: str
 
 
 def deliver(client: "MlflowClient", run: str, sweep: SweepRun) -> None:
-    """Bring the parent run up to date. All of it may be repeated."""
+    """Update the parent run. Idempotent."""
     from mlflow.entities import Metric, RunTag
 
     best = {f"best.{name}": str(value) for name, value in sweep.best_parameters.items()}
@@ -114,7 +114,7 @@ def deliver(client: "MlflowClient", run: str, sweep: SweepRun) -> None:
         client.log_artifact(run, str(sweep.page))
     if sweep.outcome != "open":
         client.set_terminated(run, STATUS[sweep.outcome])
-    elif client.get_run(run).info.status != STATUS["open"]:  # it was closed, and goes on with more trials
+    elif client.get_run(run).info.status != STATUS["open"]:  # the sweep was reopened for more trials
         client.update_run(run, status=STATUS["open"])
 
 

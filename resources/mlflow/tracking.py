@@ -1,9 +1,9 @@
-"""Tracking: metrics go from the ledger to MLflow, outside the training's path.
+"""Tracking: deliver metrics from the ledger to MLflow, independently of the training.
 
-The ledger is the spool. `ship` delivers what is new in it and records how far it has come. A metric is keyed by its
-step and its time in the ledger, so that delivering it twice after a crash changes nothing. While MLflow is away nothing
-is lost and no training waits. The scores of a training's checkpoints are metrics of its run too, by the step of each.
-They have the same names in every run, so that MLflow lays the curves of several trainings over one another.
+The ledger serves as the spool. `ship` delivers what is new in it and records its progress. A metric is identified by
+its step and its time in the ledger, so delivering it twice after a crash changes nothing. While MLflow is away, nothing
+is lost and no training waits. The scores of a training's checkpoints are metrics of its run too, at the checkpoints'
+steps. They have the same names in every run, so that MLflow can overlay the curves of several trainings.
 """
 
 import contextlib
@@ -44,13 +44,17 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric
 
 BATCH = 1000
-"""Metrics in one request: MLflow's limit, and 60 times cheaper for each metric than one by one."""
+"""MLflow's limit of metrics in one request. One such request costs 60 times less per metric than single requests."""
 PART_BYTES = 1 << 20
-"""So much of a ledger is read at once, some thousand steps: a first delivery may find a million."""
-PARAMETERS, PARAMETER_LENGTH, TAG_LENGTH = 100, 6000, 5000
-"""In one request, and of one value: MLflow's limits."""
+"""How much of a ledger is read at a time: some thousand steps of possibly a million."""
+PARAMETERS = 100
+"""MLflow's limit of parameters in one request."""
+PARAMETER_LENGTH = 6000
+"""MLflow's limit of a parameter's length."""
+TAG_LENGTH = 5000
+"""MLflow's limit of a tag's length."""
 DELIVERY_SECONDS = 5.0
-"""After so long, what is left of one training waits for the next tick, so that others have their turn."""
+"""The time for one training in each tick; the rest waits for the next tick, so that other trainings have their turn."""
 STEP_METRICS = (
     "loss",
     "accuracy",
@@ -75,98 +79,105 @@ STEP_METRICS = (
 )
 VALIDATION_METRICS = {"loss": "validation_loss", "accuracy": "validation_accuracy"}
 ENDED = {"succeeded": "FINISHED", "failed": "FAILED", "stopped": "KILLED"}
-USER, PASSWORD, BEARER = "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"
-"""The variables from which MLflow reads its credentials, at each request."""
+USER = "MLFLOW_TRACKING_USERNAME"
+PASSWORD = "MLFLOW_TRACKING_PASSWORD"
+BEARER = "MLFLOW_TRACKING_TOKEN"
+"""The variables from which MLflow's client reads its credentials at each request."""
 SCORES = ("loss", "perplexity", "accuracy")
 
 
 class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """An MLflow server, or a database of its own. Its fields never hold a secret; the file that they name does."""
+    """An MLflow server or SQLite database. Its fields hold no secret, but name the files that do."""
 
-    model_config = ConfigDict(hide_input_in_errors=True)  # a refused address is not shown either
+    model_config = ConfigDict(hide_input_in_errors=True)  # a rejected address may hold a secret
 
     uri: PublicAddress = Field(
         default="", description="MLflow's tracking URI: http://… for a server, sqlite:///… embedded"
     )
-    uri_file: str = Field(default="", description="The file that holds the URI when it has a user and password in it")
+    uri_file: str = Field(default="", description="File that holds the URI if it contains a user and a password")
 
-    token_file: str = Field(
-        default="", description="The file of Slipway's own token, where the chart's MLflow asks for it"
-    )
+    token_file: str = Field(default="", description="File with Slipway's own token, if the chart's MLflow requires it")
     promoters: list[str] = Field(
-        default_factory=list, description="The people who may decide which version is champion; empty for everybody"
+        default_factory=list, description="People who may decide which version is champion; empty for everybody"
     )
-
     page: PublicAddress = Field(
-        default="", description="Where people open MLflow in a browser; empty for the URI, where that is a server's"
+        default="", description="Address of MLflow in a browser; empty for the URI, if that is a server's"
     )
-    dagster_page: PublicAddress = Field(default="", description="Where people open Dagster's UI; empty for no links")
+    dagster_page: PublicAddress = Field(default="", description="Address of Dagster's UI; empty for no links")
 
     @property
     def pages(self) -> Pages:
-        """Where runs and trainings are shown; without any address of a server, MLflow's pages are not known."""
-        return Pages(self.dagster_page, self.page or (self.uri if self.uri.startswith("http") else ""))
+        """The page links to runs and trainings."""
+        mlflow = self.page
+        if not mlflow and self.uri.startswith("http"):
+            mlflow = self.uri
+        return Pages(self.dagster_page, mlflow)
 
     @property
     def database(self) -> Path | None:
-        """The file of MLflow's SQLite database, None where a server keeps it."""
+        """The file of MLflow's SQLite database; None for a server."""
         return Path(self.uri.removeprefix(database.URI)) if self.uri.startswith(database.URI) else None
 
     @property
     def is_there(self) -> bool:
-        """Whether there is anything to ask; False for a SQLite database that nobody has made yet."""
+        """Whether MLflow exists; False for a SQLite database that has not been created yet."""
         return self.database is None or self.database.exists()
 
     def client(self) -> "MlflowClient":
-        """MLflow's client, which is imported here first because the import takes seconds.
+        """MLflow's client. The first call imports MLflow, which takes seconds.
 
         Raises OSError and ValueError as `read_address` and `token` of `slipway.resources.credentials` do, and for
-        a SQLite database what `slipway.resources.mlflow.database.make_ready` does.
+        a SQLite database as `slipway.resources.mlflow.database.make_ready` does.
         """
         if not self.uri_file:
             if self.token_file:
                 os.environ[BEARER] = credentials.password_of_platform(Path(self.token_file))
             return _client(self.uri)
         address = credentials.read_address(Path(self.uri_file))
-        # Beside the URI, since MLflow's errors, which end in Dagster's event log, quote the whole URI.
-        os.environ.update({USER: address.user, PASSWORD: address.password} if address.user else {})
+        # Not in the URI, since MLflow's errors, which appear in Dagster's event log, quote the whole URI.
+        if address.user:
+            os.environ[USER] = address.user
+            os.environ[PASSWORD] = address.password
         return _client(address.uri)
 
     def ship(
         self, store: TrainingStore, experiment: str, tags: Mapping[str, str], trial: TrialRun | None = None
     ) -> "Delivery":
-        """Deliver a training's new metrics, for `DELIVERY_SECONDS`; in bounded parts, each noted once it is delivered.
+        """Deliver a training's new metrics for at most `DELIVERY_SECONDS`, in bounded parts that are recorded singly.
 
-        The run of a `trial` lies under that of its sweep, has a name that says which it is, and says how it ended.
+        The run of a `trial` is nested in that of its sweep, with its own name and how it ended. Raises MLflow's own
 
-        Raises what MLflow raises when it is away, and Unavailable, at once, for a moment after that: one silent server
-        must not cost its deadline again for each training. The next call goes on where this one stopped.
+        errors if it is away, and for a moment after that Unavailable at once, so that a silent server does not cost its
+        time-out for each training. The next call continues where this one stopped.
         """
         with self._silence():
             return self._ship(store, experiment, tags, trial)
 
     def ship_artefacts(self, store: TrainingStore, durable: Path, *names: str) -> None:
-        """Deliver the files that a training's run should have, and these of its folder. Raises as `ship` does.
+        """Deliver the pending artefacts of a training, and the files called `names` of its folder. Raises as `ship`.
 
-        After `ship`, which makes the run: a store of artefacts that is away keeps no figure back.
+        Call it after `ship`, which creates the run, so that an artefact store that is away does not delay metrics.
         """
         with self._silence():
             artefacts.deliver(self.client(), store, durable, ShippedLedger.of(store), (*artefacts.ALWAYS, *names))
 
     def ship_sweep(self, folder: Path, sweep: SweepRun) -> None:
-        """Bring the parent run of a sweep up to date with what it is now. Raises as `ship` does."""
+        """Update the parent run of a sweep. Raises as `ship` does."""
         with self._silence():
             client = self.client()
             run = sweeps.parent_run(client, folder, sweep.sweep, experiment_id(client, sweep.experiment))
             sweeps.deliver(client, run, sweep)
 
     def _silence(self) -> contextlib.AbstractContextManager[None]:
-        return circuit_breaker.of(self.uri or self.uri_file) if self.database is None else contextlib.nullcontext()
+        if self.database is not None:
+            return contextlib.nullcontext()
+        return circuit_breaker.of(self.uri or self.uri_file)
 
     def _ship(
         self, store: TrainingStore, experiment: str, tags: Mapping[str, str], trial: TrialRun | None
     ) -> "Delivery":
-        client, facts = self.client(), store.read()  # before its ledger: what is over writes no more
+        client = self.client()
+        facts = store.read()  # before the ledger: if the training is over now, its ledger is complete
         shipped = ShippedLedger.of(store)
         if not shipped.run:
             shipped.run = _find_or_create_run(client, facts, experiment, tags, trial)
@@ -175,21 +186,23 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         if not shipped.experiment:
             shipped.experiment = str(client.get_run(shipped.run).info.experiment_id)
             shipped.save(store)
-        if (page := self._page(facts, trial)) not in ("", shipped.page):
+        page = self._page(facts, trial)
+        if page not in ("", shipped.page):
             pages.link(client, shipped.run, facts.id, page)
             shipped.page = page
             shipped.save(store)
         deadline = time.monotonic() + DELIVERY_SECONDS
         for segment in ledger.segments(store.folder):
             for reading in _parts(segment, shipped.offsets.get(segment.name, 0)):
-                if environment := _environment_tags(reading.events):
+                environment = _environment_tags(reading.events)
+                if environment:
                     client.log_batch(shipped.run, tags=environment)
                 for batch in _batches(list(_metrics(reading.events))):
                     client.log_batch(shipped.run, metrics=batch)
                 shipped.code += [name for name in artefacts.of_starts(reading.events) if name not in shipped.code]
                 shipped.offsets[segment.name] = reading.offset
                 shipped.save(store)
-                if time.monotonic() > deadline:  # after a part, so that each call delivers one, however slow
+                if time.monotonic() > deadline:  # checked after a part, so that each call delivers at least one
                     return Delivery.IN_PART
         for commit, scores in new_scores(facts, shipped.evaluations).items():
             client.log_batch(shipped.run, metrics=scores)
@@ -202,13 +215,13 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         return Delivery.COMPLETE if facts.over else Delivery.UP_TO_DATE
 
     def _page(self, facts: TrainingFacts, trial: TrialRun | None) -> str:
-        """The partition that the run links to."""
+        """The page in Dagster to which the run links."""
         if trial is not None:
             return self.pages.of_trial(trial.sweep, facts.id)
         return self.pages.of_training(facts.specification.recipe, facts.id)
 
     def run_of(self, store: TrainingStore) -> str:
-        """The MLflow run of a training, empty when nothing was shipped yet."""
+        """The MLflow run of a training, or ""."""
         return ShippedLedger.of(store).run
 
 
@@ -221,29 +234,34 @@ class Delivery(enum.Enum):
 
 
 def experiment_id(client: "MlflowClient", name: str) -> str:
-    """The experiment of this name, made when there is none; the artefacts of a SQLite database lie beside it."""
+    """The id of the experiment with this name, created if there is none. With a SQLite database, its artefacts lie
+    beside the database."""
     experiment = client.get_experiment_by_name(name)
     if experiment:
         return str(experiment.experiment_id)
     uri = client.tracking_uri
     location = None
-    if uri.startswith(database.URI):  # else MLflow takes a folder below wherever this process was started
+    if uri.startswith(database.URI):  # MLflow's default would be a folder below the working directory
         location = (Path(uri.removeprefix(database.URI)).resolve().parent / "mlartifacts" / name).as_uri()
     return str(client.create_experiment(name, artifact_location=location))
 
 
 def new_scores(facts: TrainingFacts, delivered: Collection[str]) -> "dict[str, list[Metric]]":
-    """By the name of a commit, the metrics of its score, for those that are not delivered yet.
+    """The metrics of each score that has not been delivered yet, by the name of the commit.
 
-    A metric has the time of its commit: delivering it twice changes nothing.
+    A metric has the time of its commit, so delivering it twice changes nothing.
     """
     from mlflow.entities import Metric
 
     metrics: dict[str, list[Metric]] = {}
     there = set(files.names(facts.folder, files.EVALUATIONS)) - set(delivered)
-    for commit in facts.commits if there else ():
-        path = files.named(facts.folder, files.EVALUATIONS, commit.name)
-        if commit.name not in there or (score := codec.read_if_whole(path, Score)) is None or score.damaged:
+    if not there:
+        return metrics
+    for commit in facts.commits:
+        if commit.name not in there:
+            continue
+        score = codec.read_if_whole(files.named(facts.folder, files.EVALUATIONS, commit.name), Score)
+        if score is None or score.damaged:
             continue
         known = {name: getattr(score, name) for name in SCORES} | score.coded
         at = int(commit.at * 1000)
@@ -255,7 +273,7 @@ def new_scores(facts: TrainingFacts, delivered: Collection[str]) -> "dict[str, l
 def _client(uri: str) -> "MlflowClient":
     from mlflow import MlflowClient
 
-    # MLflow's own retries go on for minutes; ours is the next tick.
+    # MLflow's own retries would take minutes; the next tick retries instead.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     proxy_bypass.bypass(os.environ, uri)
@@ -286,7 +304,7 @@ def _find_or_create_run(
 
 
 def _log_parameters(client: "MlflowClient", run: str, facts: TrainingFacts) -> None:
-    """Logging them again, after a crash, changes nothing."""
+    """Log the configuration as parameters. Idempotent."""
     from mlflow.entities import Param
 
     flat = [Param(name, str(value)[:PARAMETER_LENGTH]) for name, value in _flat(facts.specification.identity_config)]
@@ -295,7 +313,7 @@ def _log_parameters(client: "MlflowClient", run: str, facts: TrainingFacts) -> N
 
 
 def _flat(numbers: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field on its own, however deep, as `section.field`, so that MLflow compares runs field by field."""
+    """All nested fields as `section.field`, so that MLflow can compare runs field by field."""
     for name, value in numbers.items():
         if isinstance(value, Mapping) and value:
             yield from _flat(value, f"{within}{name}.")
@@ -304,7 +322,7 @@ def _flat(numbers: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, A
 
 
 def _environment_tags(events: list[journal.JournalEvent]) -> "list[RunTag]":
-    """What the newest start among the events ran on; sent again, after a crash, they change nothing."""
+    """The environment of the newest start among the events, as tags."""
     from mlflow.entities import RunTag
 
     started = [event for event in events if event["event"] == "started"]
@@ -342,8 +360,11 @@ def _metrics(events: list[journal.JournalEvent]) -> "Iterator[Metric]":
 
 
 def _parts(segment: Path, offset: int) -> Iterator[journal.JournalReading]:
-    """What a segment has from an offset on, part by part."""
-    while (reading := journal.read(segment, offset, PART_BYTES)).offset != offset:
+    """The content of a segment from an offset on, in parts."""
+    while True:
+        reading = journal.read(segment, offset, PART_BYTES)
+        if reading.offset == offset:
+            return
         yield reading
         offset = reading.offset
 

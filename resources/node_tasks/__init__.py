@@ -1,1 +1,1 @@
-"""Node tasks: work on one node, where its NVMe is. One protocol, two implementations."""
+"""Node tasks: work on one node, with access to its NVMe. One protocol, two implementations."""

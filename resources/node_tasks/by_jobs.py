@@ -1,8 +1,8 @@
-"""Node tasks as jobs: each is a launcher's job of one process, pinned to its node, that writes its outcome durably.
+"""Node tasks as jobs: each is a launcher's job with one process on its node, which writes its outcome to a file.
 
 ``<folder>/<name>/<attempt>.json`` is the outcome of an attempt, create-only: the task's result, or why there is none.
-The name of the attempt's job is a function of task, node and attempt: a second process that wants the same task while
-it is under way adopts the job. A finished task runs again, which costs little where little is left to do.
+The name of the attempt's job is a function of task, node and attempt, so a second process that requests the same task
+adopts the running job. A finished task runs again on request, which is cheap if there is little left to do.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ from slipway.trainer.node_task import Task
 
 GRACE_SECONDS = 5.0
 PROGRESS_SECONDS = 15.0
-"""How often the run's log has how far each node is."""
+"""How often the progress of each node is printed."""
 LINE_PREFIX = "node task: "
-"""What a task's lines begin with."""
+"""The prefix of a task's lines."""
 FOLDER = "node-tasks"
 """The folder of all outcomes, on the durable tier."""
 PENDING_SECONDS = 1800.0
-"""After which a job that has not started is given up; the next request makes a new attempt."""
+"""The time after which a job that has not started is cancelled; the next request makes a new attempt."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Attempt:
         )
 
     def done(self) -> TaskOutcome | None:
-        """The outcome; None while there is none."""
+        """The outcome, or None."""
         return codec.read_if_there(self.outcome, TaskOutcome)
 
     def fail(self, why: str) -> None:
@@ -70,12 +70,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class ByJobs:
-    """Runs the tasks of all nodes at once."""
+    """Runs the tasks of all nodes in parallel."""
 
     launcher: Launcher
     fleet: Fleet
     folder: Path
-    """A folder of the durable tier, which nodes see under the same path."""
+    """A folder on the durable tier, at the same path on all nodes."""
     poll_seconds: float
 
     def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
@@ -92,7 +92,7 @@ class ByJobs:
                     self._say_progress(waiting, say, progress_lines)
                 done |= self._finished(waiting)
             except Unavailable as error:
-                say(f"the cluster does not answer ({error}); asking again")
+                say(f"the cluster does not answer ({error}); trying again")
             waiting = {node: attempt for node, attempt in waiting.items() if node not in done}
             if waiting:
                 time.sleep(self.poll_seconds)
@@ -103,7 +103,7 @@ class ByJobs:
             self.launcher.cancel(self._newest(node, task).name, GRACE_SECONDS)
 
     def _begin(self, node: str, task: Task) -> Attempt:
-        """The attempt that is under way, or a new one. The job of the attempt before is removed."""
+        """The running attempt, or a new one. Removes the job of the attempt before."""
         attempt = self._newest(node, task)
         if attempt.number > 1:
             self.launcher.release(dataclasses.replace(attempt, number=attempt.number - 1).name)
@@ -117,14 +117,14 @@ class ByJobs:
         return attempt
 
     def _newest(self, node: str, task: Task) -> Attempt:
-        """The first attempt that has no outcome."""
+        """The first attempt without an outcome."""
         document = atomic.canonical_json(node_task.document(task, Path()))
         folder = self.folder / f"{task.KIND}-{node}-{digest.sha256(document)[:12]}"
         ended = [int(path.stem) for path in folder.glob("[0-9]*.json")]
         return Attempt(node, task, folder, max(ended, default=0) + 1)
 
     def _look(self, waiting: Mapping[str, Attempt], say: Say, printed: dict[str, str]) -> None:
-        """Print what is new, and record a failure for each job that will leave no outcome. Raises Unavailable."""
+        """Print what is new, and record a failure for each job that will never write an outcome. Raises Unavailable."""
         nodes = by_name(self.fleet.nodes())
         for name, attempt in waiting.items():
             status = self.launcher.poll(attempt.name)
@@ -140,11 +140,13 @@ class ByJobs:
                 and time.time() - (status.submitted_at or time.time()) > PENDING_SECONDS
             ):
                 self._give_up(attempt, f"it did not start within {PENDING_SECONDS:.0f} s: {status.reason}")
-            elif why := self._failure(attempt, status):
-                attempt.fail(why)
+            else:
+                why = self._failure(attempt, status)
+                if why:
+                    attempt.fail(why)
 
     def _say_progress(self, waiting: Mapping[str, Attempt], say: Say, progress_lines: dict[str, str]) -> None:
-        """Say how far each node is that has gone on since the last time. Raises Unavailable."""
+        """Print the progress of each node that has made some since the last time. Raises Unavailable."""
         for name, attempt in waiting.items():
             line = self._last_line(attempt)
             if line and progress_lines.get(name) != line:
@@ -152,12 +154,12 @@ class ByJobs:
                 say(f"{name}: {line}")
 
     def _finished(self, waiting: Mapping[str, Attempt]) -> dict[str, TaskOutcome]:
-        """The outcomes of the attempts whose job has ended and is removed. Raises Unavailable."""
+        """The outcomes of the attempts whose job has ended and was removed. Raises Unavailable."""
         outcomes = {node: attempt.done() for node, attempt in waiting.items()}
         return {node: outcome for node, outcome in outcomes.items() if outcome and (self._release(waiting[node].name))}
 
     def _release(self, job: str) -> bool:
-        """Remove a job that has ended; returns whether nothing is left of it."""
+        """Remove an ended job; returns whether it is gone."""
         return self.launcher.release(job) or self.launcher.poll(job).state is JobState.MISSING
 
     def _give_up(self, attempt: Attempt, why: str) -> None:
@@ -165,7 +167,7 @@ class ByJobs:
         attempt.fail(why)
 
     def _failure(self, attempt: Attempt, status: Status) -> str:
-        """Why a job will leave no outcome; empty while it may still leave one."""
+        """Why a job will never write an outcome; "" while it may still write one."""
         match status.state:
             case JobState.FAILED:
                 return f"{status.reason}{self._line_suffix(attempt)}"
@@ -174,23 +176,23 @@ class ByJobs:
             case JobState.MISSING:
                 return "its job was deleted"
             case JobState.SUCCEEDED if not attempt.outcome.exists():
-                return f"it left no outcome: {self.folder} is another folder on the node than here"
+                return f"it wrote no outcome: {self.folder} on the node is not the same folder as here"
             case _:
                 return ""
 
     def _line_suffix(self, attempt: Attempt) -> str:
-        """The last line of the task's output, after a colon."""
+        """The last line of the task's output after a colon, or ""."""
         line = self._last_line(attempt)
         return f": {line}" if line else ""
 
     def _last_line(self, attempt: Attempt) -> str:
-        """The last line of the task's output; empty before it has said anything."""
+        """The last line of the task's output, or ""."""
         outputs = [log.strip().splitlines() for log in self.launcher.logs(attempt.name, tail_bytes=4096).values()]
         return ": ".join(lines[-1].removeprefix(LINE_PREFIX) for lines in outputs if lines)
 
 
 def remove_outcomes(durable: Path, before: float) -> None:
-    """Remove the outcomes written before a time, in seconds since the epoch: every process has read its own by then."""
+    """Remove the outcomes written before a time, in seconds since the epoch. Their processes have read them by then."""
     for outcome in (durable / FOLDER).glob("*/[0-9]*.json"):
         if outcome.stat().st_mtime < before:
             outcome.unlink()

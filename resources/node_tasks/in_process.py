@@ -1,4 +1,4 @@
-"""Node tasks in this process, for a control plane that sees the nodes' NVMe folders itself."""
+"""Node tasks in this process, for a control plane that can access the nodes' NVMe folders."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ class InProcess:
         return {node: _done(node, task, say) for node, task in tasks.items()}
 
     def stop(self, tasks: Mapping[str, Task]) -> None:
-        """The process that waits does the work: nothing is left to stop."""
+        """Do nothing: the waiting process itself does the work."""
 
 
 def _done(node: str, task: Task, say: Say) -> TaskOutcome:

@@ -1,4 +1,4 @@
-"""Network faults: after an incident that names no single node, the nodes are bisected, and bad ones are suspected."""
+"""Network faults: after an incident that names no single node, bisect the nodes and suspect the bad ones."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,15 +18,16 @@ from slipway.trainer.record.incidents import IncidentRecord
 
 FORMAT = "slipway.bisection/1"
 RESULT = "result.json"
-JOB, OP = "network_bisect", "bisect_nodes"
-"""The names of Dagster's job that bisects, and of its one operation."""
+JOB = "network_bisect"
+OP = "bisect_nodes"
+"""The names of the Dagster job that bisects, and of its only op."""
 LEAST = 3
-"""Of two nodes that cannot exchange nobody can tell which one is bad."""
+"""The minimum number of nodes. With two nodes, nobody could tell which one is bad."""
 
 
 @dataclass(frozen=True)
 class BisectionResult:
-    """result.json of a bisection: what it found, and why it was made."""
+    """result.json of a bisection: its cause and its result."""
 
     about: str
     nodes: tuple[str, ...]
@@ -39,7 +40,7 @@ class BisectionResult:
 
 @dataclass(frozen=True)
 class NetworkCheck:
-    """One bisection: all that several nodes are asked."""
+    """The means for a bisection."""
 
     launcher: Launcher
     door: NodeHealth
@@ -57,11 +58,10 @@ class NetworkCheck:
         say: Say,
         expected: float | None = None,
     ) -> BisectionResult:
-        """Find the nodes that spoil the network; each is a suspect then, with this bisection as the evidence.
+        """Find the nodes that disturb the network, and suspect each of them with this bisection as the evidence.
 
-        `about` names the bisection: asked again for the same one, jobs under way are adopted. `expected` is the bus
-        bandwidth in GB/s that a good group reaches. Raises ValueError for a group that no job can have, Unavailable,
-        and OSError.
+        `about` identifies the bisection: a repeated call adopts its running jobs. `expected` is the bus bandwidth in
+        GB/s of a good group. Raises ValueError for a group that no job can have, Unavailable, and OSError.
         """
         folder = _folder(self.durable, about)
         together = Together(self.launcher, folder, task, self.ranks_per_node, self.poll_seconds, expected=expected)
@@ -75,26 +75,26 @@ class NetworkCheck:
 
 
 def keep(durable: Path, result: BisectionResult) -> None:
-    """Put a result on record. Raises OSError."""
+    """Record a result. Raises OSError."""
     codec.replace(_folder(durable, result.about) / RESULT, result, FORMAT)
 
 
 def is_done(durable: Path, about: str) -> bool:
-    """Whether the bisection of this name has a result."""
+    """Whether the bisection called `about` has a result."""
     return (_folder(durable, about) / RESULT).exists()
 
 
 def calls_for_bisection(incident: IncidentRecord, ran_on: Collection[str]) -> bool:
-    """Whether exchanges failed or hung among several nodes, and the incident does not say on which one it lies."""
+    """Whether exchanges failed or hung among several nodes, and the incident does not name a single cause."""
     communication = incident.kind in (causes.NETWORK, causes.HUNG)
     return communication and not incident.survived and len(set(incident.nodes)) != 1 and len(set(ran_on)) >= LEAST
 
 
 def free(nodes: Mapping[str, Node], ran_on: Sequence[str], busy: Collection[str]) -> tuple[list[str], list[str]]:
-    """Of the nodes that an incident's ranks ran on, those to bisect, and another one to measure them with.
+    """The nodes of an incident to bisect, and another node to measure them with.
 
-    Both are empty while one of them works: a measure beside a training says nothing, and would slow it. Nodes that are
-    lost or gone are left out.
+    Both are empty while one of them is busy, since a measurement beside a training is useless and would slow it down.
+    Lost and removed nodes are left out.
     """
     there = [name for name in ran_on if name in nodes and not nodes[name].lost]
     if len(there) < LEAST or set(there) & set(busy):

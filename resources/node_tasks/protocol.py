@@ -1,4 +1,4 @@
-"""The interface that runs tasks on nodes: stage a snapshot, remove old data, measure the disk."""
+"""The interface for running tasks on nodes: stage a snapshot, remove old data, measure the disk."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Protocol
 from slipway.trainer.node_task import Result, Task
 
 Say = Callable[[str], None]
-"""Prints one line for the person who waits."""
+"""Prints one line for the waiting person."""
 
 
 @dataclass(frozen=True)
@@ -16,18 +16,17 @@ class TaskOutcome:
 
     result: Result = field(default_factory=dict)
     failure: str = ""
-    """Why there is no result; empty when there is one."""
+    """Why there is no result, or ""."""
 
 
 class NodeTasks(Protocol):
     """Runs tasks on nodes."""
 
     def run(self, tasks: Mapping[str, Task], say: Say) -> dict[str, TaskOutcome]:
-        """Run each node's task and wait for all; the failure of one node does not stop the others.
+        """Run each node's task and wait for all. The failure of one node does not stop the others.
 
-        A task that is already under way is adopted. Raises `slipway.resources.errors.Unavailable` when no task can
-        be started.
+        A running task is adopted. Raises `slipway.resources.errors.Unavailable` if no task can be started.
         """
 
     def stop(self, tasks: Mapping[str, Task]) -> None:
-        """Stop the tasks that are under way. Raises Unavailable."""
+        """Stop the running tasks. Raises Unavailable."""

@@ -1,7 +1,7 @@
-"""Node tasks of several nodes together: all-reduces among groups of nodes at once, and the bisection made of them.
+"""Collective node tasks: all-reduces among groups of nodes in parallel, and the bisection that uses them.
 
-Each group is a launcher's job, whose name is a function of the bisection and the group: whoever asks again adopts it.
-A group that fails, or has not ended in time, could not exchange.
+Each group is a launcher's job. Its name is a function of the bisection and the group, so that a repeated call adopts
+it. A group that fails or does not end in time counts as unable to exchange.
 """
 
 import time
@@ -22,7 +22,7 @@ FOLDER = "bisections"
 """The folder of the outcomes, on the durable tier."""
 GRACE_SECONDS = 5.0
 START_SECONDS = 300.0
-"""What the start of a job may take beyond its measuring: pods, imports, the ranks' meeting."""
+"""How long the start of a job may take in addition to its measurement: pods, imports, rendezvous."""
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,32 @@ class Together:
 
     launcher: Launcher
     folder: Path
-    """Of this bisection, on the durable tier, which nodes see under the same path."""
+    """The folder of this bisection on the durable tier, at the same path on all nodes."""
     task: CollectiveTask
     ranks_per_node: int
     poll_seconds: float
     command: tuple[str, ...] = ("python", "-P", "-m", "slipway.trainer.node_task")
     expected: float | None = None
-    """The bus bandwidth that a good group reaches, in GB/s; None to judge by the fastest group."""
+    """The bus bandwidth of a good group in GB/s; None to compare with the fastest group."""
     rates: dict[NodeGroup, float | None] = field(default_factory=dict)
-    """What each group gave, in GB/s; None for one that could not exchange."""
+    """The bus bandwidth of each group in GB/s; None for a group that could not exchange."""
 
     def bisect(self, suspects: Sequence[str], good: Sequence[str], say: Say) -> BisectionState:
-        """Find the nodes that spoil the network. Raises ValueError for a group that no job can have."""
+        """Find the nodes that disturb the network. Raises ValueError for a group that no job can have."""
         state = bisection.begin(suspects, good)
-        while groups := bisection.next_round(state):
+        while True:
+            groups = bisection.next_round(state)
+            if not groups:
+                return state
             self.rates.update(self._measured(groups, say))
             fastest = max((rate for rate in self.rates.values() if rate is not None), default=0.0)
             judged = {group: bisection.is_good(self.rates[group], fastest, self.expected) for group in groups}
             for group, is_good in judged.items():
                 say(f"{', '.join(group.nodes)}: {_rate_text(self.rates[group])}: {'good' if is_good else 'not good'}")
             state = bisection.after(state, judged)
-        return state
 
     def _measured(self, groups: list[NodeGroup], say: Say) -> dict[NodeGroup, float | None]:
-        """The bus bandwidth of each group, measured at once."""
+        """The bus bandwidth of each group, measured in parallel."""
         for group in groups:
             self.launcher.submit(self._job(group))
         waiting = list(groups)
@@ -65,7 +67,7 @@ class Together:
                 try:
                     ended = self.launcher.poll(self._name(group)).state.terminal
                 except Unavailable as error:
-                    say(f"the launcher does not answer ({error}); asking again")
+                    say(f"the launcher does not answer ({error}); trying again")
                     continue
                 if ended or time.monotonic() > deadline:
                     waiting.remove(group)

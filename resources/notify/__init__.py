@@ -1,1 +1,1 @@
-"""Notifications: what people are notified of, once each, by mail, chat or webhook."""
+"""Notifications: tell people what happened, once each, by mail, chat or webhook."""

@@ -1,7 +1,7 @@
-"""The courier: brings what is in the outbox to every endpoint, each in a thread of its own.
+"""The courier: delivers the outbox to every endpoint, each in a thread of its own.
 
-Nobody waits for an endpoint that is away: it is tried again after a time that doubles, and what it has not had stays in
-the outbox. The others get theirs meanwhile.
+An endpoint that is away does not delay the others: the courier retries it with a pause that doubles, and its notices
+stay in the outbox.
 """
 
 import threading
@@ -15,32 +15,33 @@ from slipway.resources.notify.notices import Notice, NoticeMessage
 from slipway.resources.notify.outbox import Outbox
 from slipway.resources.notify.settings import NotificationSettings
 
-FIRST_SECONDS, LONGEST_SECONDS = 10.0, 600.0
-"""Between a failure and the next try, and at most."""
+FIRST_SECONDS = 10.0
+LONGEST_SECONDS = 600.0
+"""The first and the longest pause after a failure."""
 
 
 @dataclass
 class _Trip:
-    """What is under way to one endpoint, and how the last ones went."""
+    """The current delivery to one endpoint, and the result of the last ones."""
 
     thread: threading.Thread | None = None
     failures: int = 0
     again: float = 0.0
-    """By the monotonic clock of this process."""
+    """When to try again, by this process's monotonic clock."""
     problem: str = ""
 
 
 @dataclass
 class NoticeCourier:
-    """Brings notices to the endpoints of one platform; it is kept for as long as its process lives."""
+    """Delivers notices to the endpoints of one platform. One courier lives as long as its process."""
 
     outbox: Outbox
     _trips: dict[str, _Trip] = field(default_factory=dict)
 
     def deliver(self, settings: NotificationSettings, patience: float = 2.0) -> list[str]:
-        """Send what is due; waits so many seconds at most. What is wrong with endpoints, a sentence each.
+        """Send what is due, and wait at most `patience` seconds. Returns the problems of endpoints, a sentence each.
 
-        Raises OSError and ValueError where the addresses cannot be read.
+        Raises OSError and ValueError if the addresses cannot be read.
         """
         now = time.monotonic()
         endpoints_read = endpoints.read(Path(settings.urls_file))
@@ -54,14 +55,16 @@ class NoticeCourier:
             thread = self._trips[endpoint.url].thread
             if thread is not None:
                 thread.join(max(0.0, deadline - time.monotonic()))
-        return [problem for endpoint in endpoints_read if (problem := self._trips[endpoint.url].problem)]
+        problems = [self._trips[endpoint.url].problem for endpoint in endpoints_read]
+        return [problem for problem in problems if problem]
 
     def _send(self, endpoint: Endpoint, settings: NotificationSettings, trip: _Trip) -> None:
         try:
             pending = [(entry.notice, entry.noted) for entry in self.outbox.pending(endpoint.url)]
-            if chosen := notices.due(pending, settings, time.time()):
-                endpoint.send(_message(chosen, settings.address))
-                self.outbox.delivered(endpoint.url, chosen)
+            due = notices.due(pending, settings, time.time())
+            if due:
+                endpoint.send(_message(due, settings.address))
+                self.outbox.delivered(endpoint.url, due)
             trip.failures = 0
             trip.again = 0.0
             trip.problem = ""

@@ -1,4 +1,4 @@
-"""Notices: what people are notified of, from the report of a night, and how several become one message. Pure."""
+"""Notices: what people are notified of, taken from the daily report, and how several become one message. Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,17 +10,17 @@ from slipway.resources.notify.settings import NoticeKind, NotificationSettings
 from slipway.trainer.base.units import DAY
 
 RECOVERY_SECONDS = 300.0
-"""A notice of an incident is sent once the training has gone on, or after so long: then it says that it has not."""
+"""A notice of an incident waits until the training has recovered, but at most this long."""
 AT_ONCE = 20
-"""A message has at most so many notices; the rest are counted."""
+"""The maximum number of notices in a message; it only counts the others."""
 
 
 @dataclass(frozen=True)
 class Notice:
-    """One thing to tell."""
+    """One event of which people are notified."""
 
     id: str
-    """A notice is sent once for each id."""
+    """Each id is sent only once."""
     kind: NoticeKind
     title: str
     body: str
@@ -30,7 +30,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class NoticeMessage:
-    """What one endpoint is sent at once."""
+    """One message to an endpoint."""
 
     title: str
     body: str
@@ -38,23 +38,25 @@ class NoticeMessage:
 
 
 def of_report(report: DailyReport) -> list[Notice]:
-    """The notices of a night. That of an incident from which a training recovers comes later, with where it went on."""
-    return [notice for item in report.items if (notice := _notice(item, report.until))]
+    """The notices of a report. While a training recovers from an incident, its notice waits, so that it can say at
+    which step the training went on."""
+    notices = [_notice(item, report.until) for item in report.items]
+    return [notice for notice in notices if notice is not None]
 
 
 def finished(training: str, recipe_path: str, at: float) -> Notice:
-    """A training has done all its steps."""
+    """The notice that a training has completed all its steps."""
     return Notice(
         f"finished.{training}.{at:.0f}",
         NoticeKind.FINISHED,
         f"{training} is finished",
-        f"All steps are done.\nLink: {recipe_path}",
+        f"The training has completed all its steps.\nLink: {recipe_path}",
         at,
     )
 
 
 def message(notices: Sequence[Notice]) -> NoticeMessage:
-    """Several notices as one message, those that need a person first."""
+    """Several notices as one message; notices that need a person come first."""
     ordered = sorted(notices, key=lambda notice: (notice.kind is not NoticeKind.PERSON, notice.at))
     needed_count = sum(notice.kind is NoticeKind.PERSON for notice in notices)
     if len(ordered) == 1:
@@ -62,16 +64,19 @@ def message(notices: Sequence[Notice]) -> NoticeMessage:
         return NoticeMessage(f"Slipway: {only.title}", only.body, needed_count > 0)
     more = len(ordered) - AT_ONCE
     parts = [f"{notice.title}\n{notice.body}" for notice in ordered[:AT_ONCE]]
-    parts += [f"and {more} more: slipway incidents --since 12h"] if more > 0 else []
-    needed = f", {needed_count} need{'s' if needed_count == 1 else ''} a person" if needed_count else ""
-    return NoticeMessage(f"Slipway: {len(ordered)} notices{needed}", "\n\n".join(parts), needed_count > 0)
+    if more > 0:
+        parts.append(f"and {more} more: slipway incidents --since 12h")
+    title = f"Slipway: {len(ordered)} notices"
+    if needed_count:
+        title += f", {needed_count} need{'s' if needed_count == 1 else ''} a person"
+    return NoticeMessage(title, "\n\n".join(parts), needed_count > 0)
 
 
 def due(pending: Sequence[tuple[Notice, float]], settings: NotificationSettings, now: float) -> list[Notice]:
-    """Which of the pending notices are to be sent now; each comes with when it was noted, seconds since the epoch.
+    """The pending notices to send now; each comes with the time at which it was noted, in seconds since the epoch.
 
-    None during quiet hours but those of kinds that come through; none before the first of them is `group_seconds` old,
-    unless a person is needed.
+    During quiet hours, only the kinds in `through_quiet_hours` are sent. Nothing is sent before the oldest notice is
+    `group_seconds` old, unless a notice needs a person.
     """
     open_now = [
         (notice, noted)
@@ -84,7 +89,7 @@ def due(pending: Sequence[tuple[Notice, float]], settings: NotificationSettings,
 
 
 def with_links(notice: Notice, address: str) -> str:
-    """The body, whose link leads to the webserver; without an address there is no link."""
+    """The body with a link to the webserver at `address`; without an address, the link is left out."""
     lines = [_linked(line, address) for line in notice.body.splitlines()]
     return "\n".join(line for line in lines if line)
 
@@ -104,12 +109,12 @@ def _notice(item: ReportItem, now: float) -> Notice | None:
         return None
     id = f"person.{item.id}" if kind is NoticeKind.PERSON else item.id
     if kind is NoticeKind.DISK:
-        id = f"{item.id}.{int(item.at // DAY)}"  # once a day while it lasts
+        id = f"{item.id}.{int(item.at // DAY)}"  # one notice per day while the tier is nearly full
     return Notice(id, kind, f"{item.subject}: {item.cause}", "\n".join(_lines(item)), item.at)
 
 
 def _kind(item: ReportItem) -> NoticeKind | None:
-    """None for what needs no notice: a restart, what waits for nobody."""
+    """The kind of the notice; None for an item that needs none, such as a restart."""
     if item.cause == "nearly full":
         return NoticeKind.DISK
     if item.todo:
@@ -121,8 +126,9 @@ def _kind(item: ReportItem) -> NoticeKind | None:
 
 def _lines(item: ReportItem) -> Iterator[str]:
     yield f"What happened: {item.what}"
-    if more := "; ".join(part for part in (item.where, item.cost) if part):
-        yield f"Where, and what it cost: {more}"
+    details = [part for part in (item.where, item.cost) if part]
+    if details:
+        yield f"Where, and what it cost: {'; '.join(details)}"
     yield f"What was done: {item.done}"
     yield f"What to do: {item.todo or 'nothing'}"
     if item.command:

@@ -1,12 +1,12 @@
-"""The outbox: the notices that were noted, and which of them each endpoint has had. It survives every process.
+"""The outbox: the noted notices, and what each endpoint has received. It survives every process.
 
-    <durable>/notifications/begun.json           since when notices are noted: nothing older is sent
-                            outbox/<id>.json     a notice: create-only, so that each is noted once
-                            endpoints/<n>.jsonl  a journal of what an endpoint has had, <n> from the hash of its address
+    <durable>/notifications/begun.json           when noting began: nothing older is sent
+                            outbox/<id>.json     a notice; create-only, so that each is noted once
+                            endpoints/<n>.jsonl  a journal of deliveries to an endpoint; <n> is a hash of its address
 
-A notice counts as delivered once the endpoint has taken it. A process that dies between the two sends it again.
-A tier that is full is what people must know of, and takes no record of it: until there is room again, what is noted
-and delivered stays in the memory of this process.
+A notice is recorded as delivered after the endpoint has accepted it; if the process dies in between, the notice is sent
+again. People must also hear of a full tier, on which nothing can be recorded: until there is room again, notices and
+deliveries stay in the memory of this process.
 """
 
 import time
@@ -21,7 +21,7 @@ from slipway.trainer.base.units import DAY
 
 FORMAT = "slipway.notice/1"
 KEPT_SECONDS = 90 * DAY
-"""After so long a notice is removed: one that still waits then is sent again."""
+"""The age at which a notice is removed. If its cause lasts longer, it is noted and sent again."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class NotedNotice:
 
 @dataclass(frozen=True)
 class BeginningOfNotices:
-    """Since when notices are noted, in seconds since the epoch."""
+    """When noting began, in seconds since the epoch."""
 
     at: float
 
@@ -46,9 +46,9 @@ class Outbox:
 
     folder: Path
     _unwritten: dict[str, NotedNotice] = field(default_factory=dict)
-    """By their ids, the notices for which the tier had no room."""
+    """The notices that did not fit on the full tier, by id."""
     _had: dict[str, set[str]] = field(default_factory=dict)
-    """By endpoint, the ids of what it has had, for whose record the tier had no room."""
+    """The ids of deliveries whose record did not fit on the full tier, by endpoint."""
 
     @staticmethod
     def of(durable: Path) -> "Outbox":
@@ -56,15 +56,16 @@ class Outbox:
         return Outbox(durable / "notifications")
 
     def begun(self) -> float:
-        """Since when notices are noted: from the first call on."""
+        """When noting began: at the first call ever."""
         path = self.folder / "begun.json"
-        if (known := codec.read_if_there(path, BeginningOfNotices, FORMAT)) is None:
+        beginning = codec.read_if_there(path, BeginningOfNotices, FORMAT)
+        if beginning is None:
             codec.create_only(path, BeginningOfNotices(time.time()), FORMAT)
-            known = codec.read(path, BeginningOfNotices, FORMAT)
-        return known.at
+            beginning = codec.read(path, BeginningOfNotices, FORMAT)
+        return beginning.at
 
     def note(self, notice: Notice, now: float | None = None) -> bool:
-        """Put a notice in, unless it ever was; False then."""
+        """Note a notice. Returns False if it was noted before."""
         noted = NotedNotice(notice, time.time() if now is None else now)
         unwritten = self._unwritten.get(notice.id)
         try:
@@ -80,7 +81,7 @@ class Outbox:
         return is_new and unwritten is None
 
     def noted(self) -> list[NotedNotice]:
-        """All notices, the oldest first; a damaged one is left out, and is noted again where its cause lasts."""
+        """All notices, the oldest first. A damaged one is removed; it is noted again if its cause lasts."""
         by_id = dict(self._unwritten)
         for name in listing.files_if_there(self.folder / "outbox", ".json"):
             entry = codec.read_if_whole(self._path(name), NotedNotice, FORMAT)
@@ -91,7 +92,7 @@ class Outbox:
         return sorted(by_id.values(), key=lambda noted_notice: (noted_notice.noted, noted_notice.notice.id))
 
     def pending(self, url: str) -> list[NotedNotice]:
-        """The notices that an endpoint has not had. One that is new is not sent what was noted before it was there."""
+        """The notices that an endpoint has not received. A new endpoint does not receive older notices."""
         path = self._journal(url)
         events = journal.read(path).events
         if not events:
@@ -104,7 +105,7 @@ class Outbox:
         return [entry for entry in self.noted() if entry.noted >= begun and entry.notice.id not in had]
 
     def delivered(self, url: str, notices: Iterable[Notice]) -> None:
-        """The endpoint has taken these."""
+        """Record that the endpoint has accepted these notices."""
         now = time.time()
         had = {notice.id for notice in notices} | self._had.pop(url, set())
         try:
@@ -116,7 +117,7 @@ class Outbox:
             self._had[url] = had
 
     def prune(self, now: float) -> None:
-        """Remove the notices that are too old."""
+        """Remove notices older than `KEPT_SECONDS`."""
         for entry in self.noted():
             if entry.noted < now - KEPT_SECONDS:
                 self._path(entry.notice.id).unlink(missing_ok=True)

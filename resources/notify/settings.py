@@ -1,8 +1,8 @@
-"""Settings of notifications: whom to tell, of what, and when.
+"""Notification settings: who is notified, of what, and when.
 
-On a cluster they are the section `notifications` of the platform's settings; of an embedded instance, the file
-``notifications.yaml`` in its home, whose first line is ``slipway: notifications/1``. The addresses stand in a file of
-their own, which `urls_file` names, as they hold passwords and tokens.
+On a cluster they are the section `notifications` of the platform's settings. An embedded instance reads them from the
+file ``notifications.yaml`` in its home, whose first line is ``slipway: notifications/1``. The addresses are in a
+separate file, which `urls_file` names, since they hold passwords and tokens.
 """
 
 import enum
@@ -26,17 +26,17 @@ class NoticeKind(enum.StrEnum):
     """What a notice is about."""
 
     INCIDENT = "incident"
-    """Steps were interrupted, a checkpoint was damaged, a tier or a node had a fault; the platform dealt with it."""
+    """An interrupted training, a damaged checkpoint, or a faulty tier or node, which the platform handled."""
     PERSON = "person"
-    """A person is needed."""
+    """A person must do something."""
     FINISHED = "finished"
-    """A training has done all its steps."""
+    """A training has completed all its steps."""
     GATE = "gate"
     """A candidate did not pass its gate."""
     DISK = "disk"
     """A tier is nearly full."""
     DIGEST = "digest"
-    """The morning after, as text."""
+    """The daily report as text."""
 
 
 def _kind(value: object) -> NoticeKind:
@@ -46,29 +46,29 @@ def _kind(value: object) -> NoticeKind:
 
 
 KindName = Annotated[NoticeKind, BeforeValidator(_kind), Field(json_schema_extra={"enum": list(NoticeKind)})]
-"""The name of a kind of notice in the settings."""
+"""A settings field for a kind of notice."""
 
 
 class NotificationSettings(RecipeSection):
-    """Whom to tell, of what, and when."""
+    """Who is notified, of what, and when."""
 
     FORMAT: ClassVar = "notifications/1"
 
     urls_file: Text
-    """The file of the addresses, one a line, as Apprise writes them: mailto://, slack://, json://; # begins a comment.
-    Such as a mounted secret; a relative path is one in the home."""
+    """The file with the addresses, such as a mounted Secret. It has one Apprise URL per line (mailto://, slack://,
+    json://); # begins a comment. A relative path starts at the home."""
     kinds: list[KindName] = Field(default=list(NoticeKind))
-    """Which kinds are sent: incident, person, finished, gate, disk, digest."""
+    """The kinds of notices to send: incident, person, finished, gate, disk, digest."""
     quiet_hours: str = ""
-    """HH:MM-HH:MM: what is not in `through_quiet_hours` waits until they end, and is then sent in one message."""
+    """HH:MM-HH:MM. Kinds that are not in `through_quiet_hours` wait until the end, and are then sent in one message."""
     through_quiet_hours: list[KindName] = Field(default=[NoticeKind.PERSON])
-    """Which kinds are sent in the quiet hours too."""
+    """The kinds of notices that are also sent during the quiet hours."""
     timezone: Text = "UTC"
-    """Of the quiet hours, such as Europe/Berlin."""
+    """The time zone of the quiet hours, such as Europe/Berlin."""
     group_seconds: Annotated[float, Field(ge=0)] = 60.0
-    """What happens within so long is sent in one message; that a person is needed is sent at once."""
+    """Events within this time are sent in one message. A notice that needs a person is sent at once."""
     address: PublicAddress = ""
-    """The webserver's, for links: https://slipway.example."""
+    """The address of the webserver, for links in messages, such as https://slipway.example."""
 
     @field_validator("quiet_hours")
     @classmethod
@@ -91,13 +91,16 @@ class NotificationSettings(RecipeSection):
         hours = _HOURS.fullmatch(self.quiet_hours)
         if hours is None:
             return False
-        begin, end = time(int(hours[1]), int(hours[2])), time(int(hours[3]), int(hours[4]))
+        begin = time(int(hours[1]), int(hours[2]))
+        end = time(int(hours[3]), int(hours[4]))
         now = datetime.fromtimestamp(at, zoneinfo.ZoneInfo(self.timezone)).time()
-        return begin <= now < end if begin <= end else now >= begin or now < end
+        if begin <= end:
+            return begin <= now < end
+        return now >= begin or now < end
 
 
 def of_home(home: Path) -> NotificationSettings | None:
-    """The settings of an embedded instance; None where it has none. Raises InvalidRecipes."""
+    """The settings of an embedded instance, or None. Raises InvalidRecipes."""
     path = home / FILE
     if not path.exists():
         return None

@@ -1,6 +1,6 @@
-"""OpenLineage: what was made of what, sent to a catalogue of lineage as events of the OpenLineage standard.
+"""OpenLineage: send the lineage of snapshots, trainings and checkpoints to a catalogue, as OpenLineage events.
 
 events      the events of snapshots, trainings and checkpoints; pure
 target      where they go: a file or a server
-sent        which were sent already
+sent_events which were sent already
 """

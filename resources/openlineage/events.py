@@ -1,10 +1,9 @@
 """Events: what happened to a snapshot, a training and its checkpoints, as OpenLineage's run events.
 
-The format is OpenLineage's of version 2-0-2 (https://openlineage.io/spec/2-0-2/OpenLineage.json). A training is one run
-of the job that its recipe names; its snapshot goes in, and each checkpoint comes out. A run's id follows from the
-training's, so that an event that is sent twice is the same event. What the standard has no facet for (a training, a
-checkpoint, a snapshot's manifest) stands in facets of our own, whose names begin with `slipway_`. Pure: records in,
-plain values out.
+The format is OpenLineage 2-0-2 (https://openlineage.io/spec/2-0-2/OpenLineage.json). A training is one run of the job
+that its recipe names; its snapshot is the input, and each checkpoint is an output. A run's id follows from the
+training's id, so an event that is sent twice is the same event. Our own facets, whose names begin with `slipway_`, hold
+what the standard has no facet for (a training, a checkpoint, a snapshot's manifest). Pure.
 """
 
 import uuid
@@ -19,7 +18,7 @@ from slipway.trainer.data.snapshots import Snapshot
 from slipway.trainer.record.fence import Claim, Commit, Exit
 
 NAMESPACE = "slipway"
-"""Of all jobs and datasets."""
+"""The namespace of all jobs and datasets."""
 PRODUCER = "https://pypi.org/project/slipway/"
 SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json"
 EVENT_SCHEMA = f"{SCHEMA}#/$defs/RunEvent"
@@ -31,7 +30,7 @@ RunEvent = dict[str, Any]
 
 
 def of_snapshot(snapshot: Snapshot, at: float) -> RunEvent:
-    """That a snapshot was made of its source; `at` is in seconds since the epoch."""
+    """The event that a snapshot was made from its source; `at` is in seconds since the epoch."""
     known = {"sha256": snapshot.sha256, "recipe": snapshot.recipe, "documents": dict(snapshot.documents)}
     facets = {
         "version": _facet("1-0-1/DatasetVersionDatasetFacet", datasetVersion=snapshot.sha256),
@@ -48,7 +47,7 @@ def of_snapshot(snapshot: Snapshot, at: float) -> RunEvent:
 
 
 def _inputs(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """What a snapshot was made of: the snapshots of a mixture, or else its source."""
+    """The inputs of a snapshot: the snapshots of a mixture, or else its source."""
     if isinstance(snapshot, MixtureSnapshot):
         return [_input(part.dataset, part.snapshot) for part in snapshot.sources]
     source = {"namespace": NAMESPACE, "name": f"{snapshot.dataset}/source"}
@@ -64,22 +63,26 @@ class TrainingEvents:
     facts: TrainingFacts
     claims: list[Claim]
     dataset: Callable[[], str]
-    """The name of the dataset that its snapshot is of; asked when an event is made."""
+    """The name of its snapshot's dataset; called only if there is an event."""
 
     def but(self, sent: Collection[str]) -> Iterator[tuple[str, RunEvent]]:
-        """Those that were not sent, in their order, each with the name that it always has.
+        """The events that were not sent, in their order, each with its fixed name.
 
-        Raises ValueError for a training whose records cannot be read.
+        Raises ValueError if the training's records cannot be read.
         """
         facts = self.facts
         for index, claim in enumerate(self.claims):
-            if (name := f"start {claim.token}") not in sent:
+            name = f"start {claim.token}"
+            if name not in sent:
                 yield name, self._started(claim, "START" if index == 0 else "RUNNING")
         for commit in facts.commits:
-            if (name := f"checkpoint {commit.name}") not in sent:
+            name = f"checkpoint {commit.name}"
+            if name not in sent:
                 yield name, self._committed(commit)
-        if facts.over and facts.ended is not None and (name := f"end {facts.ended.incarnation}") not in sent:
-            yield name, self._ended(facts.ended)
+        if facts.over and facts.ended is not None:
+            name = f"end {facts.ended.incarnation}"
+            if name not in sent:
+                yield name, self._ended(facts.ended)
 
     def _started(self, claim: Claim, kind: str) -> RunEvent:
         start = {"incarnation": claim.token.incarnation, "nodes": list(claim.nodes)}
@@ -105,13 +108,14 @@ class TrainingEvents:
     def _of_run(
         self, kind: str, at: float, facets: Mapping[str, Any], outputs: list[dict[str, Any]] | None = None
     ) -> RunEvent:
-        """An event of the training's run, which always names what it reads."""
+        """An event of the training's run, with its inputs."""
         id = self.facts.id
         specification = self.facts.specification
         known = {"training": id, "recipe": specification.recipe, "tokenizer": specification.tokenizer}
         run = _run(f"training {id}", slipway_training=_own("RunFacet", **known, cause=specification.cause), **facets)
         inputs = [_input(self.dataset(), specification.snapshot)]
-        if parent := specification.branch:
+        parent = specification.branch
+        if parent:
             inputs.append(_input(f"{parent.training.rpartition('-')[0]}/checkpoint", parent.manifest))
         return _event(kind, at, run, _job(specification.recipe, "TRAINING"), inputs, outputs or [])
 
@@ -151,11 +155,11 @@ def _job(name: str, kind: str) -> dict[str, Any]:
 
 
 def _facet(name: str, /, **fields: Any) -> dict[str, Any]:
-    """A facet of the standard; `name` is that of its schema, with the version."""
+    """A facet of the standard; `name` is the name of its schema, with the version."""
     schema = f"{FACETS}/{name}.json#/$defs/{name.rpartition('/')[2]}"
     return {"_producer": PRODUCER, "_schemaURL": schema, **fields}
 
 
 def _own(base: str, /, **fields: Any) -> dict[str, Any]:
-    """A facet of our own: an extension of one of the standard's bases."""
+    """A facet of our own, which extends a base of the standard."""
     return {"_producer": PRODUCER, "_schemaURL": f"{SCHEMA}#/$defs/{base}", **fields}

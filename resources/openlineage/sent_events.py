@@ -1,6 +1,7 @@
-"""Sent events: which events were sent already, and which trainings and snapshots have more to tell.
+"""Sent events: which events were sent already, and which trainings and snapshots have more to send.
 
-<durable>/openlineage/snapshots/<sha256>   a snapshot whose event was sent; else as `slipway.resources.delivery_state`
+<durable>/openlineage/snapshots/<sha256>   a snapshot whose event was sent; for trainings, see
+                                           `slipway.resources.delivery_state`
 """
 
 from dataclasses import dataclass
@@ -14,20 +15,20 @@ FORMAT = "slipway.openlineage/1"
 
 @dataclass(frozen=True)
 class SentEvents:
-    """The names of the events of one training that were sent."""
+    """The names of the sent events of one training."""
 
     names: tuple[str, ...] = ()
 
 
 class SentRecord(DeliveredRecord[SentEvents]):
-    """What was sent, on the durable tier."""
+    """The record of sent events on the durable tier."""
 
     def __init__(self, durable: Path) -> None:
         super().__init__(durable / "openlineage", SentEvents(), FORMAT)
         self._durable = durable
 
     def new_snapshots(self) -> list[str]:
-        """The snapshots whose event was not sent, by SHA-256. Raises OSError."""
+        """The SHA-256 of each snapshot whose event was not sent. Raises OSError."""
         there = {name.removesuffix(".json") for name in listing.names_if_there(self._durable / paths.SNAPSHOTS)}
         return sorted(there - set(listing.names_if_there(self._folder / "snapshots")))
 

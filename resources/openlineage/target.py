@@ -1,7 +1,7 @@
-"""Target: where OpenLineage's events go: a file with an event a line, or a server that takes them by HTTP.
+"""Target of OpenLineage events: a file with one event per line, or an HTTP server.
 
-Sending an event a second time changes nothing: it has the same run, type and time. So whoever is killed between sending
-and noting sends again.
+Sending an event a second time changes nothing, since it has the same run, type and time. So a process that is killed
+before it records an event simply sends it again.
 """
 
 import json
@@ -22,11 +22,13 @@ SECONDS = 5.0
 
 
 class OpenLineage(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """Where the events go; with neither field set, none are sent. A field never holds a secret."""
+    """The target of the events. If neither `url` nor `file` is set, no events are sent. No field holds a secret."""
 
-    url: PublicAddress = Field(default="", description="Where events are posted: http://host:5000/api/v1/lineage")
-    file: str = Field(default="", description="A file to which events are appended, one a line")
-    key_file: str = Field(default="", description="The file with the key that the server asks for, as a bearer token")
+    url: PublicAddress = Field(
+        default="", description="URL that receives events, such as http://host:5000/api/v1/lineage"
+    )
+    file: str = Field(default="", description="File to which events are appended, one per line")
+    key_file: str = Field(default="", description="File with the server's API key, sent as a bearer token")
 
     @property
     def is_wanted(self) -> bool:
@@ -34,7 +36,7 @@ class OpenLineage(dg.ConfigurableResource):  # type: ignore[type-arg]
         return bool(self.url or self.file)
 
     def send(self, event: RunEvent) -> None:
-        """Send one event. Raises Unavailable while the target is away, and ValueError for an event that it refuses."""
+        """Send one event. Raises Unavailable if the target is away, and ValueError if it rejects the event."""
         if self.file:
             try:
                 _append(Path(self.file), event)
@@ -53,12 +55,12 @@ class OpenLineage(dg.ConfigurableResource):  # type: ignore[type-arg]
 
 
 def of_address(where: str) -> OpenLineage:
-    """The target of one setting: a URL, or else a file; empty for none."""
+    """The target for one setting: a URL, a file, or "" for none."""
     return OpenLineage(url=where) if "://" in where else OpenLineage(file=where)
 
 
 def _append(path: Path, event: RunEvent) -> None:
-    """Append a line, after ending one that a process left torn. Raises OSError."""
+    """Append a line; first complete an incomplete last line of a killed process. Raises OSError."""
     atomic.make_folder(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:

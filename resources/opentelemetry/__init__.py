@@ -1,7 +1,6 @@
-"""OpenTelemetry: trainings as traces, from the asset's run through the job and its ranks to the parts of a step.
+"""OpenTelemetry: trainings as traces, from the asset's run through the job and its ranks to the sections of a step.
 
-spans       the spans of a training; pure
-otlp        their form on the wire
-target      where they go: what OpenTelemetry's own variables say
-delivery    what of a training is sent next
+spans       the spans of a training, and their OTLP form; pure
+target      where they go, from OpenTelemetry's own variables
+delivery    what to send next of a training
 """

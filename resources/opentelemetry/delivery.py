@@ -1,9 +1,9 @@
-"""Delivery: what of a training's trace is sent next, and the record of what was.
+"""Delivery: what to send next of a training's trace, and the record of what was sent.
 
     <durable>/opentelemetry/…   as `slipway.resources.delivery_state`
 
-A rank's file is read on from where the last reading stopped. A span whose end is not known yet (of a run, a job, a
-rank) is sent when it is.
+A rank's file is read from where the last reading stopped. The span of a run, a job or a rank is sent once its end is
+known.
 """
 
 import functools
@@ -18,22 +18,22 @@ from slipway.trainer.record.fence import Claim, Exit
 
 FORMAT = "slipway.opentelemetry/1"
 MOST_BYTES = 1 << 20
-"""Of one rank's file at a time."""
+"""How much of one rank's file is read at a time."""
 
 
 @dataclass(frozen=True)
 class SentSpans:
-    """What of one training was sent."""
+    """What was sent of one training."""
 
     complete: tuple[str, ...] = field(default=(), metadata={codec.KEY: "whole"})
-    """The runs, jobs and ranks that are over and were sent."""
+    """The ended runs, jobs and ranks that were sent."""
     read: Mapping[str, int] = field(default_factory=dict)
-    """By the file of a rank that is not over, the bytes whose spans were sent."""
+    """The number of sent bytes of each rank's file, for ranks that have not ended."""
 
 
 @dataclass(frozen=True)
 class SpanBatch:
-    """Some spans, and what is sent with them and before."""
+    """Some spans, and the record of what will have been sent after them."""
 
     spans: Sequence[TraceSpan]
     sent: SentSpans
@@ -47,7 +47,7 @@ def has_spans(store: Path) -> bool:
 def batches(
     store: Path, claims: Sequence[Claim], exits: Sequence[Exit], runs: Sequence[AssetRun], sent: SentSpans
 ) -> Iterator[SpanBatch]:
-    """What is new of a training, in the order in which it is to be sent. Raises OSError."""
+    """The new spans of a training, in the order of sending. Raises OSError."""
     trace = TrainingTrace(store.name)
     ended = frozenset(sent.complete)
     for name in files.entries(store / files.SPANS) or ():
@@ -64,20 +64,24 @@ def batches(
 
 
 def is_whole(store: Path, sent: SentSpans) -> bool:
-    """Whether all that ranks have recorded was sent, with the ends of the ranks. Raises OSError."""
+    """Whether everything that ranks have recorded was sent, including their ends. Raises OSError."""
     return set(files.entries(store / files.SPANS) or ()) <= set(sent.complete)
 
 
 def _of_rank(trace: TrainingTrace, path: Path, sent: SentSpans, ended: Collection[str]) -> Iterator[SpanBatch]:
-    """What is new of one rank, and the rank itself when it is over.
+    """The new spans of one rank, and the span of the rank itself once it has ended.
 
-    A rank that was killed does not say its end: it is over when its job was seen to be, and nothing has come since.
+    A killed rank records no end: it has ended if its job has ended and its file has not grown since.
     """
     token = fence.Token.parse(".".join(path.name.split(".")[:2]))
     name = path.name
-    begun = offset = sent.read.get(name, 0)
+    begun = sent.read.get(name, 0)
+    offset = begun
     says_end = False
-    while (reading := journal.read(path, offset, MOST_BYTES)).offset > offset:
+    while True:
+        reading = journal.read(path, offset, MOST_BYTES)
+        if reading.offset <= offset:
+            break
         offset = reading.offset
         says_end = says_end or any(event["event"] == "end" for event in reading.events)
         sent = SentSpans(sent.complete, {**sent.read, name: offset})

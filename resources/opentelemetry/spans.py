@@ -1,13 +1,13 @@
 """Spans: a training as one trace. Pure: records in, plain values out.
 
-    <recipe>/training                 a Dagster run that started the training, or waited for it
+    <recipe>/training                 a Dagster run that started the training or waited for it
       job <training>-i<incarnation>   from the claim to the end of an incarnation
         rank <n>                      a process in one generation
-          phase <name>                what it did, one after the other
-          step <n>                    one in so many, until the next one begins
-            data, forward, …          the parts of the step
+          phase <name>                its phases, one after the other
+          step <n>                    a sample of its steps, each until the next one begins
+            data, forward, …          the sections of the step
 
-Every id follows from what the span is of: a span that is sent twice is the same span.
+Every id follows from the subject of the span, so a span that is sent twice is the same span.
 """
 
 import hashlib
@@ -20,32 +20,33 @@ from slipway.trainer.record import fence
 from slipway.trainer.record.fence import Claim, Exit
 
 BY_RUN = "run "
-"""Who claims says so; the id of the Dagster run follows."""
-INTERNAL, ERROR = 1, 2
+"""The beginning of a claim's `by` if a Dagster run has claimed; the id of the run follows."""
+INTERNAL = 1
+ERROR = 2
 """SPAN_KIND_INTERNAL; STATUS_CODE_ERROR."""
 
 
 @dataclass(frozen=True)
 class TraceSpan:
-    """One span; times are seconds since the epoch."""
+    """One span. Times are in seconds since the epoch."""
 
     trace: str
     """32 hexadecimal digits."""
     id: str
     """16 hexadecimal digits."""
     parent: str
-    """The id of another span, empty for none."""
+    """The id of the parent span, or ""."""
     name: str
     begun: float
     ended: float
     attributes: Mapping[str, Any] = field(default_factory=dict)
     fault: str = ""
-    """Why what it shows failed; empty where it did not."""
+    """Why it failed, or ""."""
 
 
 @dataclass(frozen=True)
 class AssetRun:
-    """A Dagster run of a training asset that is over."""
+    """An ended Dagster run of a training asset."""
 
     id: str
     asset: str
@@ -56,17 +57,17 @@ class AssetRun:
 
 @dataclass(frozen=True)
 class TrainingTrace:
-    """Makes the spans of one training."""
+    """Creates the spans of one training."""
 
     training: str
 
     def of_run(self, run: AssetRun) -> TraceSpan:
-        """The span of a Dagster run: a root of the trace."""
+        """The span of a Dagster run, which is a root of the trace."""
         known = {"slipway.training": self.training, "dagster.run_id": run.id}
         return self._span(run_key(run.id), "", run.asset, run.begun, run.ended, known, run.fault)
 
     def of_job(self, claims: Sequence[Claim], ended: Exit) -> TraceSpan:
-        """The span of an incarnation that has ended; `claims` are all of the training, the first one first."""
+        """The span of an ended incarnation; `claims` are all claims of the training, the oldest first."""
         first = next(claim for claim in claims if claim.token.incarnation == ended.incarnation)
         known = {
             "slipway.training": self.training,
@@ -82,7 +83,7 @@ class TrainingTrace:
         return self._span(job_key(ended.incarnation), within, name, first.at, ended.at, known, fault)
 
     def of_rank(self, token: fence.Token, events: Sequence[JournalEvent]) -> TraceSpan | None:
-        """The span of a rank that is over, by all its events; None for one that has recorded nothing."""
+        """The span of an ended rank, from all its events; None if it has recorded nothing."""
         rank_event = next((event for event in events if event["event"] == "rank"), None)
         if rank_event is None:
             return None
@@ -99,7 +100,7 @@ class TrainingTrace:
         return self._span(key, job_key(token.incarnation), f"rank {number}", float(rank_event["since"]), last, known)
 
     def inside_rank(self, token: fence.Token, events: Sequence[JournalEvent]) -> Iterator[TraceSpan]:
-        """The spans of a rank's phases and steps, as its events say them."""
+        """The spans of a rank's phases and steps, from its events."""
         for event in events:
             if event["event"] == "phase":
                 yield self._phase(token, event)
@@ -132,9 +133,9 @@ class TrainingTrace:
 
 
 def parent_run(claims: Sequence[Claim], incarnation: int) -> str:
-    """The Dagster run that claimed an incarnation; for one that a sensor claimed, the last one before; empty for none.
+    """The Dagster run that claimed an incarnation, or if a sensor claimed it, the last run before; "" if there is none.
 
-    It follows from the claims alone, so that it is the same whenever it is asked for.
+    It follows from the claims alone, so it never changes.
     """
     runs = [
         claim.by.removeprefix(BY_RUN)
@@ -145,17 +146,17 @@ def parent_run(claims: Sequence[Claim], incarnation: int) -> str:
 
 
 def run_key(run: str) -> str:
-    """What the span of a Dagster run is of."""
+    """The key of the span of a Dagster run."""
     return f"run {run}"
 
 
 def job_key(incarnation: int) -> str:
-    """What the span of an incarnation is of."""
+    """The key of the span of an incarnation."""
     return f"job {incarnation}"
 
 
 def export_request(spans: Sequence[TraceSpan], resource: Mapping[str, str]) -> dict[str, Any]:
-    """An ExportTraceServiceRequest; `resource` says what sends it."""
+    """An ExportTraceServiceRequest; `resource` describes the sender."""
     scope = {"scope": {"name": "slipway"}, "spans": [_span(span) for span in spans]}
     return {"resourceSpans": [{"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scope]}]}
 
@@ -165,7 +166,7 @@ def _rank(token: fence.Token, rank: int) -> str:
 
 
 def _digits(text: str, octets: int) -> str:
-    """Hexadecimal digits that stand for a text."""
+    """Hexadecimal digits derived from a text."""
     return hashlib.sha256(text.encode()).hexdigest()[: 2 * octets]
 
 

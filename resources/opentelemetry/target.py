@@ -1,14 +1,14 @@
-"""Target: where traces go, by OpenTelemetry's own variables, and the sending itself: OTLP over HTTP, as JSON.
+"""Target of traces, from OpenTelemetry's own variables, and sending to it: OTLP over HTTP, as JSON.
 
     OTEL_EXPORTER_OTLP_ENDPOINT           the address of a collector, such as http://collector:4318; /v1/traces is added
-    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT    the whole address, instead of it
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT    the complete address, instead of the former
     OTEL_EXPORTER_OTLP_HEADERS            name=value,…, percent-encoded: a key, which is never shown
     OTEL_EXPORTER_OTLP_TIMEOUT            milliseconds for one request
     OTEL_EXPORTER_OTLP_PROTOCOL           http/json, or nothing
     OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, OTEL_SDK_DISABLED
 
-The last three of OTEL_EXPORTER_OTLP_… have a form for traces alone, with TRACES_ in it, which wins
-(https://opentelemetry.io/docs/specs/otel/protocol/exporter/). The standard library sends: nothing else is imported.
+HEADERS, TIMEOUT and PROTOCOL also have a form for traces only, with TRACES_, which overrides the general one
+(https://opentelemetry.io/docs/specs/otel/protocol/exporter/). Only the standard library is needed.
 """
 
 import json
@@ -25,29 +25,29 @@ PREFIX = "OTEL_EXPORTER_OTLP_"
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """The name of a header (RFC 9110, 5.6.2)."""
 AT_ONCE = 500
-"""Spans in one request at most."""
+"""The maximum number of spans in one request."""
 
 
 @dataclass(frozen=True)
 class TraceTarget:
-    """A place that takes traces."""
+    """A receiver of traces."""
 
     url: str
     resource: Mapping[str, str]
-    """What sends the traces."""
+    """The description of the sender."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     seconds: float = 10.0
     """How long one request may take."""
 
     def send(self, spans: Sequence[TraceSpan]) -> None:
-        """Send spans. Raises Unavailable while the place is away, and ValueError when it refuses them."""
+        """Send spans. Raises Unavailable if the target is away, and ValueError if it rejects them."""
         for first in range(0, len(spans), AT_ONCE):
             body = json.dumps(export_request(spans[first : first + AT_ONCE], self.resource)).encode()
             posting.post(self.url, body, self.headers, self.seconds, "a trace")
 
 
 def of(environ: Mapping[str, str]) -> TraceTarget | None:
-    """The target that the environment names, None where it names none. Raises ValueError for a bad setting."""
+    """The target that the environment names, or None. Raises ValueError for a bad setting."""
     if not spans.are_wanted(environ):
         return None
     spans.steps_apart(environ)
@@ -73,9 +73,8 @@ def _setting(environ: Mapping[str, str], name: str) -> str:
 
 def _headers(environ: Mapping[str, str]) -> dict[str, str]:
     headers = _pairs(f"{PREFIX}HEADERS", _setting(environ, "HEADERS"))
-    if not all(
-        _HEADER.fullmatch(name) for name in headers
-    ):  # it is not shown: a comma in a key makes a name of its rest
+    if not all(_HEADER.fullmatch(name) for name in headers):
+        # The message does not show the name, which may be the part of a key after a comma.
         raise ValueError(f"{PREFIX}HEADERS: found a name that no header may have, expected name=value, percent-encoded")
     return {name: credentials.checked_header(value, f"{PREFIX}HEADERS") for name, value in headers.items()}
 
@@ -87,8 +86,8 @@ def _resource(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pairs(variable: str, text: str) -> dict[str, str]:
-    """name=value,…; the message about another text doesn't repeat it, as it may be a key."""
+    """The pairs of name=value,…; an error message does not repeat the text, since it may be a key."""
     pairs = [pair.strip().partition("=") for pair in text.split(",") if pair.strip()]
     if any(not name or not equals for name, equals, _ in pairs):
-        raise ValueError(f"{variable}: expected name=value, and a comma between two of them")
+        raise ValueError(f"{variable}: expected name=value pairs, separated by commas")
     return {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}

@@ -1,4 +1,4 @@
-"""Pages: a self-contained HTML page for each training, sweep and dataset, and the door through which they are read.
+"""Pages: a self-contained HTML page for each training, sweep and dataset, and the webserver that shows them.
 
     frame     the one frame of all pages: style, tiles, tables; light, dark, on a phone
     curves    interactive curves by uPlot, whose script is part of the page (static/)

@@ -1,7 +1,7 @@
-"""Curves on a page: what they are drawn from, as JSON, and the places in which the page's script draws them. Pure.
+"""Curves on a page: their data as JSON, and the containers in which the page's script draws them. Pure.
 
-They are drawn by uPlot 1.6.32 (MIT, github.com/leeoniya/uPlot; 51 KB, while plotly's script has 4.5 MB): zoomed by
-dragging, with the figures under the pointer. Whoever has no script, or does not see, reads the same from tables.
+uPlot 1.6.32 draws them (MIT, github.com/leeoniya/uPlot; 51 KB, while plotly's script has 4.5 MB), with zoom by dragging
+and the values at the pointer. Tables show the same to readers without scripts or with a screen reader.
 """
 
 import json
@@ -21,16 +21,16 @@ TITLES = {
     "mfu": "MFU, share of the peak FLOP/s",
 }
 READING = (
-    "A green tick at the bottom is a checkpoint, a dashed line an incident or a restart. Point at a curve to read its "
-    "figures; drag to look closer; double-click to see all."
+    "A green tick at the bottom is a checkpoint; a dashed line is an incident or a restart. Point at a curve to read "
+    "its values, drag to zoom in, and double-click to zoom out."
 )
 ROWS = 20
-"""Of the table that says the same as the curves."""
+"""The number of rows of the table with the curves' data."""
 DIGITS = 5
 
 
 def data(fold: CurveFold) -> dict[str, Any]:
-    """What the script draws; JSON."""
+    """The data for the script, as a JSON document."""
     return {
         "steps": fold.steps,
         "figures": list(_figures(fold)),
@@ -40,7 +40,7 @@ def data(fold: CurveFold) -> dict[str, Any]:
 
 
 def _figures(fold: CurveFold) -> Iterator[dict[str, Any]]:
-    """One figure for each of `TITLES`, and for each figure of a script's own; those that no step has are left out."""
+    """One figure for each metric in `TITLES` and for each of a script's own metrics, if any step has it."""
     own = [name for name in fold.curves if name not in (*FIGURES, VALIDATION)]
     names = [name for name in TITLES if name in fold.curves or (name == "loss" and VALIDATION in fold.curves)]
     if "tokens_per_second" in names and "samples_per_second" in names:
@@ -60,16 +60,17 @@ def _figures(fold: CurveFold) -> Iterator[dict[str, Any]]:
 
 
 def rounded(values: Sequence[float | None]) -> list[float | None]:
-    """The values in five digits, which is more than a screen shows."""
+    """The values rounded to five digits, which is more than a screen can show."""
     return [None if value is None else float(f"{value:.{DIGITS}g}") for value in values]
 
 
 def containers(drawn: dict[str, Any], reading: str = READING) -> Iterator[str]:
-    """The places in which the script draws, each with what it shows in words; `reading` says how to use them."""
-    yield html_layout.paragraph(reading if drawn["steps"] else "No step is done yet.", "quiet")
+    """The containers for the script, each with a description in words; `reading` explains how to use the curves."""
+    yield html_layout.paragraph(reading if drawn["steps"] else "No step has been completed yet.", "quiet")
     yield '<div class="figures">'
     for figure in drawn["figures"]:
-        id, title = escape(figure["id"]), escape(figure["title"])
+        id = escape(figure["id"])
+        title = escape(figure["title"])
         yield (
             f'<figure aria-labelledby="title-{id}"><button type="button" data-log="{id}" aria-pressed="false">log'
             f'</button><h3 id="title-{id}">{title}</h3>'
@@ -80,22 +81,24 @@ def containers(drawn: dict[str, Any], reading: str = READING) -> Iterator[str]:
 
 
 def data_script(drawn: dict[str, Any]) -> str:
-    """The data, for the script."""
+    """The data as an element that the script reads."""
     return f'<script type="application/json" id="curves">{embedded(drawn)}</script>'
 
 
 def embedded(drawn: Any) -> str:
-    """JSON as part of a page: nothing in it ends the element that holds it."""
+    """JSON that is safe inside a script element of a page."""
     return json.dumps(drawn, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
 
 
 def description(figure: dict[str, Any], steps: Sequence[int]) -> str:
-    """A curve in words, for those who do not see it."""
+    """A curve in words, for screen readers."""
     parts = []
     for series in figure["series"]:
         known = [(step, value) for step, value in zip(steps, series["values"], strict=True) if value is not None]
         if known:
-            (first, begin), (last, end), low = known[0], known[-1], min(value for _, value in known)
+            (first, begin) = known[0]
+            (last, end) = known[-1]
+            low = min(value for _, value in known)
             parts.append(
                 f"{series['label']}: from {html_layout.number(begin)} at step {first:,} to {html_layout.number(end)} "
                 f"at step {last:,}, lowest {html_layout.number(low)}"
@@ -104,7 +107,7 @@ def description(figure: dict[str, Any], steps: Sequence[int]) -> str:
 
 
 def table(drawn: dict[str, Any]) -> str:
-    """The same as a table of some steps."""
+    """The data of the curves as a table of some steps."""
     series = [
         (f"{figure['title']}: {curve['label']}", curve["values"])
         for figure in drawn["figures"]

@@ -1,10 +1,10 @@
-"""The door of the webserver: no page, query or socket without the token, and none on behalf of another site's page,
-nor under another site's name.
+"""Access control of the webserver: every page, query and socket needs the token, and requests of other sites' pages are
+rejected.
 
-A browser sends what it knows (a password, a cookie, its place in the network) also with requests that a page of
-another site makes it send, and Dagster takes mutations from such requests. Browsers say whose page it is
-(`Sec-Fetch-Site`, https://www.w3.org/TR/fetch-metadata/): what comes from another site may only open a page. A page
-whose own name leads here is of the same site, by the browser's rules: names are checked
+A browser also sends its credentials (a password, a cookie, its position in the network) with requests that a page of
+another site triggers, and Dagster accepts mutations from such requests. Browsers tell which site a request comes from
+(`Sec-Fetch-Site`, https://www.w3.org/TR/fetch-metadata/); a request from another site may only open a page. If another
+site's name resolves to this server, the browser treats the two as the same site, so host names are checked too
 (`slipway.trainer.base.host_names`).
 """
 
@@ -19,7 +19,7 @@ from slipway.resources.access import Access
 from slipway.trainer.base import host_names
 
 OPEN = ("/server_info", "/slipway/live")
-"""Versions alone, and that the process answers: probes ask without a token."""
+"""The paths that need no token, for probes: they show only versions and that the process answers."""
 OTHER_SITES = ("cross-site", "same-site")
 ASK = {"WWW-Authenticate": 'Basic realm="Slipway: any name, and the token as the password", charset="UTF-8"'}
 
@@ -27,7 +27,7 @@ ASK = {"WWW-Authenticate": 'Basic realm="Slipway: any name, and the token as the
 class Door:
     """ASGI middleware in front of an application below `prefix`.
 
-    The paths `open` need no token. `hosts` are further names under which it answers; None: it answers under any.
+    The paths `open` need no token. `hosts` are additional accepted host names; None accepts any name.
     """
 
     def __init__(
@@ -44,11 +44,12 @@ class Door:
         self._open = {f"{prefix}{path}" for path in open}
 
     def admits(self, headers: Headers) -> bool:
-        """Whether a request comes in. Raises ValueError and OSError for a token that cannot be read."""
+        """Whether a request is admitted. Raises ValueError and OSError if the token cannot be read."""
         return self._access.admits(headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused = None if scope["type"] == "lifespan" or scope["path"] in self._open else self._refused(scope)
+        is_open = scope["type"] == "lifespan" or scope["path"] in self._open
+        refused = None if is_open else self._refused(scope)
         if refused is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
@@ -57,13 +58,15 @@ class Door:
             await refused(scope, receive, send)
 
     def _refused(self, scope: Scope) -> PlainTextResponse | None:
-        """The answer to a request that may not come in; None for one that may."""
+        """The answer to a rejected request; None for an admitted one."""
         headers = Headers(scope=scope)
         bound = str((scope.get("server") or [""])[0])
-        if self._hosts is not None and (reason := host_names.refusal(headers.getlist("host"), bound, self._hosts)):
-            return PlainTextResponse(f"{reason}\n", host_names.MISDIRECTED)
+        if self._hosts is not None:
+            reason = host_names.refusal(headers.getlist("host"), bound, self._hosts)
+            if reason:
+                return PlainTextResponse(f"{reason}\n", host_names.MISDIRECTED)
         if _is_foreign(headers, scope.get("method", "")):
-            return PlainTextResponse("found a request of another site's page, expected one of this site\n", 403)
+            return PlainTextResponse("found a request from another site's page, expected one from this site\n", 403)
         try:
             if not self.admits(headers):
                 return PlainTextResponse("found no token, or another one; expected Slipway's\n", 401, ASK)
@@ -71,12 +74,12 @@ class Door:
             return PlainTextResponse(f"the token cannot be read: {error}\n", 503)
         try:
             self._access.person(headers)
-        except ValueError as error:  # it would be on record, as who did what
+        except ValueError as error:  # the name would be recorded as the actor
             return PlainTextResponse(f"{error}\n", 400)
         return None
 
 
 def _is_foreign(headers: Headers, method: str) -> bool:
-    """Whether another site's page sends this; a link that a person follows is not."""
+    """Whether another site's page sends this request. Following a link from another site is allowed."""
     opens = headers.get("sec-fetch-mode") == "navigate" and method == "GET"
     return headers.get("sec-fetch-site") in OTHER_SITES and not opens

@@ -1,4 +1,4 @@
-"""The index of pages: the newest trainings and where each stands, the sweeps and the datasets of a durable tier."""
+"""The index page: the newest trainings with their status, and the sweeps and datasets of a durable tier."""
 
 import re
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from slipway.resources.trainings.store import Trainings, TrainingStore
 from slipway.trainer.base import listing
 
 MOST = 100
-"""Trainings that are listed: those in whose records something was written last."""
+"""The maximum number of listed trainings; those with the newest records are listed."""
 REPORT_PAGE = "report.html"
-"""The page of a sweep or a dataset in its folder."""
+"""The file name of a sweep's or a dataset's page in its folder."""
 HEAD = 4096
-"""The first characters of a page, in which its title is."""
-NAV = (("Dagster", "/"), ("The morning after", "/slipway/morning"), ("Costs", "/slipway/costs"))
+"""The number of characters at the beginning of a page that contain its title."""
+NAV = (("Dagster", "/"), ("Daily report", "/slipway/morning"), ("Costs", "/slipway/costs"))
 EMPTY = {
-    "trainings": "slipway run RECIPE --watch starts one and follows it; slipway recipes check names the recipes. In "
-    "Dagster, the job RECIPE_start does the same. The recipe's dataset must have been built.",
-    "sweeps": "In Dagster, materialise the asset RECIPE/sweep; slipway demo makes those of all recipes.",
-    "datasets": "slipway data build DATASET builds one; in Dagster, materialise the asset DATASET/snapshot.",
+    "trainings": "To start one and follow it: slipway run RECIPE --watch. To list the recipes: slipway recipes check. "
+    "In Dagster, the job RECIPE_start starts one. The recipe's dataset must have been built before.",
+    "sweeps": "To start one, materialise the asset RECIPE/sweep in Dagster. slipway demo starts all of them.",
+    "datasets": "To build one: slipway data build DATASET; or materialise the asset DATASET/snapshot in Dagster.",
 }
-"""What a person does where a section has no entry yet."""
+"""What to do if a section has no entry yet."""
 
 
 def html(reader: TrainingReader) -> str:
@@ -38,14 +38,12 @@ def html(reader: TrainingReader) -> str:
 
 def _body(durable: Path, trainings: list[tuple[str, ...]], all: int) -> Iterator[str]:
     yield "<h1>Slipway</h1>"
-    yield html_layout.section(
-        "trainings", "Trainings", _section("trainings", ("training", "where it stands"), trainings)
-    )
+    yield html_layout.section("trainings", "Trainings", _section("trainings", ("training", "status"), trainings))
     if all > MOST:
-        yield html_layout.paragraph(f"{all - MOST:,} older ones are not listed; slipway ls has them all.", "quiet")
+        yield html_layout.paragraph(f"{all - MOST:,} older trainings are not listed here: slipway ls", "quiet")
     for what in ("sweeps", "datasets"):
         rows = list(_report_links(durable, what))
-        yield html_layout.section(what, what.capitalize(), _section(what, (what[:-1], "what it has"), rows))
+        yield html_layout.section(what, what.capitalize(), _section(what, (what[:-1], "content"), rows))
 
 
 def _section(what: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
@@ -63,7 +61,7 @@ def _row(reader: TrainingReader, store: TrainingStore) -> tuple[bool, tuple[str,
         status = reader.status(facts)
         return status.is_live, (_named(naming.of(facts), where, store.id), _status_text(status))
     except (OSError, ValueError) as error:
-        return False, (_named(store.id, where, store.id), f"not readable: {error}")
+        return False, (_named(store.id, where, store.id), f"unreadable: {error}")
 
 
 def _named(name: str, where: str, id: str) -> html_layout.Markup:
@@ -75,7 +73,7 @@ def _status_text(status: TrainingStatus) -> str:
 
 
 def _report_links(durable: Path, what: str) -> Iterator[tuple[str, ...]]:
-    """Each sweep or dataset that has a page, with that page's own title."""
+    """Each sweep or dataset that has a page, with the title of that page."""
     for name in sorted(listing.names_if_there(durable / what)):
         page = durable / what / name / REPORT_PAGE
         if page.is_file():
@@ -83,14 +81,14 @@ def _report_links(durable: Path, what: str) -> Iterator[tuple[str, ...]]:
 
 
 def _title(page: Path) -> str:
-    """The title of a page, empty where it has none."""
+    """The title of a page, or ""."""
     with page.open(encoding="utf-8", errors="replace") as file:
         match = re.search("<title>(.*?)</title>", file.read(HEAD), re.DOTALL)
     return unescape(match[1]) if match else ""
 
 
 def _changed(store: TrainingStore) -> float:
-    """When one of its records was made last; 0 where that cannot be read."""
+    """The time of a training's newest record; 0 if it cannot be read."""
     times = [0.0]
     for name in ("desired", "claims", "exits", ""):
         try:

@@ -1,6 +1,6 @@
-"""Measured: what was found about a training's checkpoints: their scores, and what the gate said of those it judged.
+"""Measurements of a training's checkpoints: their scores, and the verdicts of the gate.
 
-It answers on one page which of two trainings is better, and why one is no champion. Read from records, without MLflow.
+They show which of two trainings is better, and why one is not the champion. Read from records, without MLflow.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from slipway.trainer.record.scores import Score
 
 
 def scores(facts: TrainingFacts) -> dict[str, str]:
-    """By the name of a commit, its score in words. Raises OSError."""
+    """The score of each commit in words, by its name. Raises OSError."""
     there = set(files.names(facts.folder, files.EVALUATIONS))
     paths = {commit_name: files.named(facts.folder, files.EVALUATIONS, commit_name) for commit_name in there}
     scores_read = {name: codec.read_if_whole(path, Score) for name, path in paths.items()}
@@ -22,7 +22,7 @@ def scores(facts: TrainingFacts) -> dict[str, str]:
 
 
 def score_words(score: Score) -> str:
-    """Such as: 1.605 bits per byte, loss 3.919, accuracy 31.2%."""
+    """A score in words, such as: 1.605 bits per byte, loss 3.919, accuracy 31.2%."""
     if score.damaged:
         return f"not measured: {score.damaged}"
     bits = f"{score.bits_per_byte:.4g} bits per byte, " if score.bits_per_byte else ""
@@ -30,7 +30,7 @@ def score_words(score: Score) -> str:
 
 
 def verdicts(durable: Path, facts: TrainingFacts) -> tuple[str, ...]:
-    """What the gate said of the training's checkpoints, a sentence each, the newest first. Raises OSError."""
+    """The gate's verdicts on the training's checkpoints, a sentence each, the newest first. Raises OSError."""
     steps = {commit.manifest: commit.step for commit in facts.commits}
     dated_verdicts = []
     for model in promotion.models(durable):
@@ -43,7 +43,7 @@ def verdicts(durable: Path, facts: TrainingFacts) -> tuple[str, ...]:
 
 
 def verdict(judgement: Judgement, step: int, champion: str) -> str:
-    """One judgement in a sentence; `champion` is the manifest of the champion of now."""
+    """One judgement in a sentence; `champion` is the manifest of the current champion."""
     what = f"Step {step:,} as {judgement.model}"
     if judgement.undecided:
         return f"{what} could not be judged: {judgement.undecided}."
@@ -55,11 +55,12 @@ def verdict(judgement: Judgement, step: int, champion: str) -> str:
 
 
 def _beside(judgement: Judgement) -> str:
-    """The two figures that were compared; why there is only one, where there is no other."""
+    """The two compared values; if there was no champion, the only value."""
     own, other = (judgement.figures.get(name) for name in ("suite_loss", "champion_loss"))
     unit = judgement.figures.get("unit", "")
     if own is None:
         return ""
     if other is None:
-        return f"; {own:.4g} {unit}, there was no champion to compare it with"
-    return f"; {own:.4g} {unit} beside {other:.4g} of the champion, version {judgement.figures.get('champion_version')}"
+        return f"; {own:.4g} {unit}, without a champion to compare with"
+    version = judgement.figures.get("champion_version")
+    return f"; {own:.4g} {unit}, compared with {other:.4g} of the champion, version {version}"

@@ -1,14 +1,15 @@
 """MLflow's server with roles: `python -m slipway.resources.pages.mlflow_server [options of mlflow server]`.
 
-MLflow itself lets whoever reaches it edit everything. Here each request carries the token of this place, and then:
+MLflow itself lets everybody who reaches it edit everything. Here each request must carry the token, and then:
 
-viewer      reads: pages, searches, artefacts
-operator    also changes experiments, runs and what else is no model in the registry
-promoter    also changes the registry's models and versions
-the platform itself, by a password that is derived from the token, delivers what trainings have recorded
+viewer      reads pages, searches and artefacts
+operator    also changes experiments, runs and everything else outside the model registry
+promoter    also changes the models and versions of the registry
+The platform itself uses a password that is derived from the token, and delivers what trainings have recorded.
 
-What is no reading that is named here is a change, so that a request of a later MLflow is refused to viewers until it is
-named. MLflow starts its application from a name that it has in one place; here that name stands for the guarded one.
+Every request counts as a change unless it is listed here as a read, so that viewers cannot use new requests of a later
+MLflow until they are listed. MLflow starts its application by name in one place; here that name is replaced by that of
+the guarded application.
 """
 
 import functools
@@ -33,17 +34,18 @@ SEARCHES = re.compile(
     r"|experiments/search-datasets|registered-models/get-latest-versions|artifacts/presigned-download-url"
     r"|traces/(?:batchGetInfos|metrics|calculate-filter-correlation)|ui-telemetry)/?"
 )
-"""What MLflow's pages and client read by POST, since the question is too long for an address."""
+"""The reads that MLflow's pages and client send by POST, since the query is too long for an address."""
 GRAPHQL = "/graphql"
-"""MLflow's own answers questions alone: its one mutation is a test that changes nothing."""
+"""MLflow's GraphQL endpoint only reads; its only mutation is a test that changes nothing."""
 REGISTRY = re.compile(r"registered-models|model-versions")
 
 
 def refusal(rules: Access, method: str, path: str, person: str) -> str:
-    """Why this person may not send such a request; empty where they may."""
+    """Why this person may not send such a request; "" if they may."""
     if reads(method, path):
         return ""
-    if reason := rules.refusal(person):
+    reason = rules.refusal(person)
+    if reason:
         return f"{method} {path}: {reason}"
     if not REGISTRY.search(path):
         return ""
@@ -59,14 +61,14 @@ def reads(method: str, path: str) -> bool:
 
 
 class MlflowDoor(Door):
-    """The door of the webserver, through which the platform itself comes as well."""
+    """The access control of the webserver, which also admits the platform itself."""
 
     def admits(self, headers: Headers) -> bool:
         return super().admits(headers) or self._access.is_platform(headers)
 
 
 class Roles:
-    """ASGI middleware: behind the door, what each person may send."""
+    """ASGI middleware behind the door that limits what each person may send."""
 
     def __init__(self, app: ASGIApp, rules: Access) -> None:
         self._app = app
@@ -81,27 +83,27 @@ class Roles:
         reason = refusal(self._rules, scope.get("method", "CONNECT"), scope["path"], self._rules.person(headers))
         if not reason:
             return await self._app(scope, receive, send)
-        # As MLflow itself refuses, so that its pages and its client show the sentence.
+        # In the form of MLflow's own rejections, so that its pages and its client show the sentence.
         answer = JSONResponse({"error_code": "PERMISSION_DENIED", "message": reason}, 403)
         await answer(scope, receive, send)
 
 
 def application() -> ASGIApp:
-    """MLflow's application behind the door. Raises ValueError as `access.of_environment` does, and without a token."""
+    """MLflow's application with access control. Raises ValueError as `access.of_environment` and without a token."""
     from mlflow.server.fastapi_app import app
 
     return guarded(app, access.of_environment())
 
 
 def guarded(app: ASGIApp, rules: Access) -> ASGIApp:
-    """An application, as people by their roles and the platform may use it. Raises ValueError without a token."""
+    """An application with access control for people by role, and for the platform. Raises ValueError without token."""
     if rules.token_file is None:
         raise ValueError(f"{access.TOKEN}: found none, expected a file with the token that people's proxy sends")
     return MlflowDoor(Roles(app, rules), rules, open=OPEN)
 
 
 def serve() -> None:
-    """Run MLflow's own command with this application in the place of its own."""
+    """Run MLflow's own command with this application instead of MLflow's."""
     proxy_bypass.bypass()
     try:
         rules = access.of_environment()

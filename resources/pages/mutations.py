@@ -1,9 +1,9 @@
-"""Mutations: what changes something comes from a person who may change things, as a program or our own page sends it.
+"""Mutations: only people who may change things can send them, and only in a form that other sites cannot send.
 
-Dagster asks for a permission in each mutation, after it has looked at the arguments, or not at all. Here the question
-stands once, before any of them, so that a mutation of a later version is no way around it. And what a browser sends for
-another site without asking first (a picture, a link, a form) is never a mutation: those come by POST, as JSON
-(https://graphql.github.io/graphql-over-http/draft/#sec-GET).
+Dagster checks permissions in each mutation, after it has processed the arguments, or not at all. This module checks
+once before any mutation, so that a mutation of a later version cannot bypass it. Requests that a browser sends to
+another site without a preflight request (an image, a link, a form) are never mutations, since those must be POST
+requests with JSON (https://graphql.github.io/graphql-over-http/draft/#sec-GET).
 """
 
 from collections.abc import Iterator
@@ -19,18 +19,18 @@ from graphql import (
 )
 
 OWN = frozenset({"logTelemetry", "setNuxSeen"})
-"""The UI sends these for everybody: they change nothing but what the UI itself remembers of its reader."""
+"""The mutations that the UI sends for everybody. They only change what the UI remembers about its reader."""
 TYPES = ("application/json", "application/graphql")
-"""Of bodies that a browser sends to another site only after it has asked that site."""
+"""Content types that a browser sends to another site only after a preflight request."""
 
 
 def changes(query: str) -> list[str]:
-    """What a document would change, by the fields of its mutations; empty for one that only reads.
+    """The fields of all mutations in a document; empty if it only reads.
 
-    All its operations count, whichever is asked for. Raises GraphQLError for one that cannot be parsed: whether it is
-    too deep for the parser depends on where that is called, so that another one might parse what this one did not.
+    All its operations count, even if only one is requested. Raises GraphQLError if it cannot be parsed; such a document
+    must be rejected, since Dagster's parser may accept it (the depth limit depends on the call stack).
     """
-    if "mutation" not in query:  # the word cannot be written otherwise, and most documents are spared the parser
+    if "mutation" not in query:  # every mutation contains this word, and most documents need no parsing
         return []
     mutations = (
         operation
@@ -41,24 +41,24 @@ def changes(query: str) -> list[str]:
 
 
 def argument_values(query: str, variables: object, mutation: str, argument: str) -> list[str]:
-    """What a document gives an argument of a mutation, each time that it asks for it. Raises as `changes`."""
+    """The values of an argument in all uses of a mutation in a document. Raises as `changes`."""
     if mutation not in query:
         return []
     known = variables if isinstance(variables, dict) else {}
-    values_found = []
+    values = []
     for definition in parse(query, no_location=True).definitions:
-        for field in definition.selection_set.selections if isinstance(definition, OperationDefinitionNode) else ():
+        if not isinstance(definition, OperationDefinitionNode):
+            continue
+        for field in definition.selection_set.selections:
             if isinstance(field, FieldNode) and field.name.value == mutation:
-                values_found += [
-                    value_from_ast_untyped(a.value, known) for a in field.arguments if a.name.value == argument
-                ]
-    return [value for value in values_found if isinstance(value, str)]
+                values += [value_from_ast_untyped(a.value, known) for a in field.arguments if a.name.value == argument]
+    return [value for value in values if isinstance(value, str)]
 
 
 def refusal(query: str, method: str, kind: str, of_person: str) -> str:
-    """Why this document is not run; empty where it is.
+    """Why this document is rejected; "" if it is not.
 
-    `kind` is the type of the request's body, `of_person` why the person may change nothing.
+    `kind` is the content type of the request; `of_person` is why the person may not change anything, or "".
     """
     try:
         named = ", ".join(changes(query))
@@ -70,6 +70,6 @@ def refusal(query: str, method: str, kind: str, of_person: str) -> str:
 
 
 def _fields(selections: tuple[SelectionNode, ...]) -> Iterator[str]:
-    """The names of fields; of a fragment, which may hold any, the word itself."""
+    """The names of fields; "a fragment" for a fragment, which may contain any field."""
     for selection in selections:
         yield selection.name.value if isinstance(selection, FieldNode) else "a fragment"

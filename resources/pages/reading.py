@@ -1,8 +1,8 @@
-"""What a training's page is made of, read in proportion to what is new since the last look.
+"""Reading for training pages: the data of a training's page, read incrementally.
 
-The ledger's steps and the standing are read at each look, and all that changes rarely or costs more (the account,
-incidents, the configuration beside the champion's) at most once in `SLOW_SECONDS`. Reads, and changes nothing: the
-process that serves pages sees the durable tier read-only.
+The ledger's steps and the status are read each time. Whatever changes rarely or costs more (the account, incidents, the
+comparison with the champion's configuration) is read at most once in `SLOW_SECONDS`. Read-only, since the process that
+serves pages mounts the durable tier read-only.
 """
 
 import contextlib
@@ -33,17 +33,17 @@ from slipway.trainer.record.phases import TRAINING
 
 SLOW_SECONDS = 10.0
 SHARE = 0.05
-"""What changes rarely is read so much more rarely that it takes this share of the time at most."""
+"""The maximum share of time for reading what changes rarely."""
 NO_PAGES = Pages()
 NEWEST = 20
-"""So many checkpoints are listed."""
+"""The number of listed checkpoints."""
 MOST_HELD = 64
-"""So many trainings are remembered, those that were looked at last; each takes some hundred KB."""
+"""The number of trainings in the cache; each takes some hundred KB."""
 
 
 @dataclass(frozen=True)
 class IncidentLine:
-    """An incident in a row of a table."""
+    """An incident as a row of a table."""
 
     at: float
     what: str
@@ -56,23 +56,23 @@ class IncidentLine:
 
 @dataclass(frozen=True)
 class RareParts:
-    """What changes rarely."""
+    """The parts of a page that change rarely."""
 
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """By what they were spent on, in words."""
+    """The seconds by use, with the uses in words."""
     incidents: tuple[IncidentLine, ...] = ()
     checkpoints: tuple[tuple[int, float, str, str], ...] = ()
-    """Step, when, the tiers that hold it, and its score; the newest first."""
+    """The step, the time, the tiers and the score of each checkpoint, the newest first."""
     configuration: Mapping[str, str] = field(default_factory=dict)
     champion: Mapping[str, str] = field(default_factory=dict)
-    """The configuration of the champion's training; empty without one, and where it is this one."""
+    """The configuration of the champion's training; empty if there is none, or if it is this training."""
     champion_name: str = ""
     changes: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
-    """What of all this could not be read, and why."""
+    """The parts that could not be read, and why."""
     verdicts: tuple[str, ...] = ()
-    """What the gate said of its checkpoints, the newest first."""
+    """The gate's verdicts on its checkpoints, the newest first."""
 
 
 @dataclass(frozen=True)
@@ -93,32 +93,32 @@ class TrainingView:
     mlflow_run: str = ""
     """The id of its run in MLflow; empty before the first delivery."""
     mlflow_page: str = ""
-    """That run's page; empty where browsers' way to MLflow is not known."""
+    """The page of that run; empty if MLflow's address is unknown."""
     mlflow_others: str = ""
-    """The page of all runs of its recipe; empty as well."""
+    """The page of all runs of its recipe; empty if MLflow's address is unknown."""
     sweep: str = ""
-    """The sweep whose trial it is or carries out; empty for none."""
+    """The sweep of which it is a trial or the full training, or ""."""
 
 
 @dataclass
 class _KnownTraining:
-    """What this process knows of one training."""
+    """The cached state of one training."""
 
     fold: CurveFold
     lock: threading.Lock = field(default_factory=threading.Lock)
     rare: RareParts = RareParts()
     rare_until: float = 0.0
     step: float | None = None
-    """The last step at the last look."""
+    """The last step at the last reading."""
     new: int = 0
-    """Bytes of the ledger that were read since the folds were kept."""
+    """The bytes of the ledger that were read since the folds were stored."""
 
 
 class TrainingReader:
-    """Reads trainings for their pages; any thread may ask."""
+    """Reads trainings for their pages. Thread-safe."""
 
     def __init__(self, durable: Path, clock: Callable[[], float] = time.monotonic, pages: Pages = NO_PAGES) -> None:
-        """`pages`: where browsers reach MLflow."""
+        """`pages`: the address of MLflow, for links."""
         self.durable = durable
         self._clock = clock
         self._pages = pages
@@ -127,7 +127,7 @@ class TrainingReader:
         self._lock = threading.Lock()
 
     def view(self, store: TrainingStore) -> TrainingView:
-        """The training as it is now. Raises ValueError for one that was never proposed, and Unreadable."""
+        """The current state of a training. Raises ValueError if it was never proposed, and Unreadable."""
         facts = store.read()
         known = self._of(store.folder)
         with known.lock:
@@ -154,7 +154,7 @@ class TrainingReader:
             )
 
     def status(self, facts: TrainingFacts) -> TrainingStatus:
-        """Where the training stands now; nothing is read of the ledger of one that does not run. Raises Unreadable."""
+        """The status of a training. The ledger is read only if the training runs. Raises Unreadable."""
         if not facts.running:
             return status_of(facts, CurveFold(), (), wait_reason(facts))
         known = self._of(facts.folder)
@@ -162,9 +162,9 @@ class TrainingReader:
             return self._status(facts, known)
 
     def status_and_curves(self, facts: TrainingFacts) -> tuple[TrainingStatus, CurveFold]:
-        """Where the training stands now, and its curves; keeps what was read for the next reader. Raises Unreadable.
+        """The status and the curves of a training. Stores what was read for the next reader, so only a process that can
 
-        For the process that may write to the durable tier. Raises OSError where it cannot.
+        write to the durable tier may call it. Raises Unreadable, and OSError if it cannot write.
         """
         known = self._of(facts.folder)
         with known.lock:
@@ -175,9 +175,10 @@ class TrainingReader:
             return status, known.fold
 
     def _status(self, facts: TrainingFacts, known: _KnownTraining) -> TrainingStatus:
-        """Reads on in the ledger; the heartbeats, a file a rank, only where no step was done since the last look."""
+        """Read what is new in the ledger. The heartbeats, one file per rank, are read only if there is no new step."""
         known.new += metric_series.read_on(facts.folder, known.fold)
-        step, before = known.fold.last.get("step"), known.step
+        step = known.fold.last.get("step")
+        before = known.step
         known.step = step
         sights: list[Sight] = []
         if facts.running and facts.claim:
@@ -190,11 +191,9 @@ class TrainingReader:
 
     def _of(self, folder: Path) -> _KnownTraining:
         with self._lock:
-            known = (
-                self._known.pop(folder)
-                if folder in self._known
-                else _KnownTraining(metric_series.stored_curves(folder))
-            )
+            known = self._known.pop(folder, None)
+            if known is None:
+                known = _KnownTraining(metric_series.stored_curves(folder))
             self._known[folder] = known
             while len(self._known) > MOST_HELD:
                 del self._known[next(iter(self._known))]
@@ -202,13 +201,13 @@ class TrainingReader:
 
 
 def aged(sights: Sequence[Sight], beats: Iterable[Beat]) -> list[Sight]:
-    """The sights, each at least as old as its rank says itself: two times of one clock, that of the rank's node."""
+    """The sights, each at least as old as its rank itself reports: the difference of two times of its node's clock."""
     own = {beat.rank: beat.at - beat.progress_at for beat in beats}
     return [sight if sight.rank is None else replace(sight, age=max(sight.age, own[sight.rank])) for sight in sights]
 
 
 def _rare(durable: Path, store: TrainingStore, facts: TrainingFacts) -> RareParts:
-    """What changes rarely; a part that cannot be read is reported, and keeps no other from being shown."""
+    """Read what changes rarely. An unreadable part is reported, and the others are still shown."""
     faults: list[str] = []
 
     def part(name: str, read: Callable[[], Any], otherwise: Any) -> Any:
@@ -237,9 +236,9 @@ def _rare(durable: Path, store: TrainingStore, facts: TrainingFacts) -> RarePart
 
 
 def champion_configuration(durable: Path, facts: TrainingFacts) -> tuple[str, dict[str, str]]:
-    """The name and the configuration of the champion to which trainings of the same recipe lead; ("", {}) without one.
+    """The name and the configuration of the champion that comes from the same recipe; ("", {}) if there is none.
 
-    Where the champion is the training itself, only its name. Read from the records of promotions, without MLflow.
+    If the champion is this training itself, only the name. Read from the records of promotions, without MLflow.
     """
     recipe = facts.specification.recipe
     for model in promotion.models(durable):
@@ -249,7 +248,7 @@ def champion_configuration(durable: Path, facts: TrainingFacts) -> tuple[str, di
             continue
         name = f"{model} version {champion.version}"
         if training == facts.id:
-            return f"{name}, which is this training's", {}
+            return f"{name}, from this training", {}
         with contextlib.suppress(ValueError, OSError):
             other = Trainings(facts.folder.parent).store(training).read()
             return f"{name} ({training})", flat(other.specification.identity_config) | flat(other.run_policy.operation)
@@ -257,7 +256,7 @@ def champion_configuration(durable: Path, facts: TrainingFacts) -> tuple[str, di
 
 
 def flat(sections: Mapping[str, Any], above: str = "") -> dict[str, str]:
-    """Every value of a configuration by its dotted name."""
+    """All values of a configuration by their dotted names."""
     values: dict[str, str] = {}
     for name, value in sections.items():
         if isinstance(value, Mapping) and value:
@@ -268,7 +267,7 @@ def flat(sections: Mapping[str, Any], above: str = "") -> dict[str, str]:
 
 
 def differences(own: Mapping[str, str], other: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Name, own value and the other's, of each value that differs."""
+    """The name, the own value and the other value of each difference."""
     names = [*own, *(name for name in other if name not in own)]
     rows = [(name, own.get(name, "-"), other.get(name, "-")) for name in names]
     return [row for row in rows if row[1] != row[2]]
@@ -307,7 +306,7 @@ def _changes(folder: Path) -> tuple[str, ...]:
 
 
 def _shipped(folder: Path) -> ShippedLedger:
-    """The record of what was delivered to MLflow; an empty one where there is none, or it is damaged."""
+    """The record of what was delivered to MLflow; an empty one if it is missing or damaged."""
     with contextlib.suppress(OSError, ValueError):
         return ShippedLedger.of_folder(folder)
     return ShippedLedger()

@@ -1,16 +1,16 @@
-"""The routes of the pages, read-only, for a Starlette application: trainings, sweeps, datasets, and an index of them.
+"""The read-only routes of the pages, for a Starlette application: trainings, sweeps, datasets, and their index.
 
-    /slipway                               what there is
-    /slipway/live, /slipway/health         whether the webserver answers; what is wrong with the platform
-    /slipway/costs                         what trainings cost in the last 30 days, or in ?days=N
-    /slipway/morning                       the morning after: what happened in the last 24 hours, or in ?hours=N
-    /slipway/trainings/<id>                the page of a training; …/live is what an open page replaces, as JSON
-    /slipway/trainings/<id>/profiles/<n>   a profile, to be downloaded
-    /slipway/sweeps/<id>                   the page that the sweep keeps
-    /slipway/datasets/<name>               the page that the dataset keeps
+    /slipway                               the index
+    /slipway/live, /slipway/health         whether the webserver answers; the problems of the platform
+    /slipway/costs                         the costs of trainings in the last 30 days, or in ?days=N
+    /slipway/morning                       the daily report: the last 24 hours, or ?hours=N
+    /slipway/trainings/<id>                the page of a training; …/live is the update of an open page, as JSON
+    /slipway/trainings/<id>/profiles/<n>   a profile to download
+    /slipway/sweeps/<id>                   the stored page of a sweep
+    /slipway/datasets/<name>               the stored page of a dataset
 
-Nothing is written, and nothing outside the durable tier is read but the prices. Ids and names are single parts of a
-path.
+Nothing is written, and apart from the prices, nothing outside the durable tier is read. An id or name must be a single
+component of a path.
 """
 
 import datetime
@@ -38,11 +38,13 @@ from slipway.trainer.base.units import HOUR
 from slipway.trainer.record import files
 
 PAGE = "report.html"
-"""The page that a sweep, a dataset and a training keep in their folder."""
+"""The file name of the page in the folder of a sweep, a dataset or a training."""
 DAY = "24"
-"""Hours."""
-MONTH, LONGEST = "30", 3660
-"""Days, and the most that are asked for."""
+"""The default period of the daily report, in hours."""
+MONTH = "30"
+"""The default period of the cost page, in days."""
+LONGEST = 3660
+"""The longest period of the cost page, in days."""
 POLICY = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
@@ -55,7 +57,7 @@ POLICY = {
 def routes(durable: Path, problems: Callable[[], Mapping[str, str]], mlflow: str = "") -> list[Route]:
     """The routes over this durable tier; all begin with `/slipway`.
 
-    problems: what is wrong, by subject. mlflow: where browsers reach MLflow; empty where that is not known.
+    problems: the problems of the platform, by subject. mlflow: the address of MLflow for browsers, or "".
     """
     reader = TrainingReader(durable, pages=Pages(mlflow=mlflow))
     root = Trainings(durable / "trainings")
@@ -133,7 +135,7 @@ def _health_response(answer: HealthAnswer) -> Response:
 
 
 def _path(folder: Path, name: str) -> Path:
-    """A file of a folder. Raises ValueError where it is not there."""
+    """A file in a folder. Raises ValueError if it does not exist."""
     path = folder / _part(name)
     if not path.is_file():
         raise ValueError(f"{name}: there is no such page or file yet")
@@ -141,7 +143,7 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def _hours(text: str) -> float:
-    """Raises ValueError for what is no number of hours."""
+    """A number of hours. Raises ValueError for any other text."""
     try:
         hours = float(text)
     except ValueError:
@@ -152,14 +154,14 @@ def _hours(text: str) -> float:
 
 
 def _days(text: str) -> int:
-    """Raises ValueError for what is no number of days."""
+    """A number of days. Raises ValueError for any other text."""
     if not (text.isascii() and text.isdecimal() and 0 < int(text) <= LONGEST):
         raise ValueError(f"days: found {text!r}, expected a whole number from 1 to {LONGEST:,}")
     return int(text)
 
 
 def _part(name: str) -> str:
-    """A name that is one part of a path. Raises ValueError for any other."""
+    """A name that is a single component of a path. Raises ValueError for any other."""
     if not name or name.startswith(".") or "/" in name or "\\" in name:
         raise ValueError(f"found {name!r}, expected the name of a subject")
     return name

@@ -1,6 +1,6 @@
-"""The page of a training: where it stands, its curves, what its time went into, what interrupted it, and what it is.
+"""The page of a training: its status, curves, incidents, use of time, checkpoints and configuration. Pure.
 
-The same sections make the whole page and its renewal: a server sends the sections that the page replaces. Pure.
+A server updates an open page by sending the same sections again.
 """
 
 import time
@@ -16,26 +16,26 @@ from slipway.trainer.base.quantities import duration
 from slipway.trainer.metrics.measures import FIRST_WINDOW
 
 ROOT = "/slipway"
-"""Where pages lie on Dagster's webserver."""
-NAV = (("All pages", ROOT), ("The morning after", f"{ROOT}/morning"), ("Costs", f"{ROOT}/costs"))
-"""What leads away from any page that a server shows."""
+"""The path of the pages on Dagster's webserver."""
+NAV = (("All pages", ROOT), ("Daily report", f"{ROOT}/morning"), ("Costs", f"{ROOT}/costs"))
+"""The navigation links of all pages that a server shows."""
 FIGURES = {
     "tokens_per_second": "tokens/s",
     "samples_per_second": "samples/s",
-    "mfu": "MFU, of the peak FLOP/s,",
+    "mfu": "MFU (share of the peak FLOP/s)",
     "learning_rate": "learning rate",
-    "gradient_norm": "gradient norm, before clipping,",
+    "gradient_norm": "gradient norm before clipping",
 }
-"""The figures of the last step that are shown."""
+"""The metrics of the last step that are shown as tiles."""
 
 
 def address(training: str) -> str:
-    """The page of a training on the webserver."""
+    """The path of a training's page on the webserver."""
     return f"{ROOT}/trainings/{training}"
 
 
 def html(view: TrainingView, served: bool = False) -> str:
-    """The whole page; `served` says that a server renews it."""
+    """The whole page; `served` says whether a server updates it."""
     drawn = curves.data(view.fold)
     parts = sections(view, drawn, served)
     order = [
@@ -57,7 +57,7 @@ def html(view: TrainingView, served: bool = False) -> str:
 
 
 def renewal(view: TrainingView) -> dict[str, Any]:
-    """What a page that is open replaces; JSON."""
+    """The update of an open page, as a JSON document."""
     drawn = curves.data(view.fold)
     return {
         "title": f"{view.status.state}: {view.name}",
@@ -75,22 +75,22 @@ def _curve_containers(drawn: Mapping[str, Any]) -> str:
 
 
 def sections(view: TrainingView, drawn: Mapping[str, Any], served: bool = True) -> dict[str, str]:
-    """The HTML of each section, by its id; a page that is a file links to no server."""
+    """The HTML of each section, by its id. A page that is a file has no links to the server."""
     rare = view.rare
     return {
         "standing": "\n".join(_standing(view)),
         "table": curves.table(dict(drawn)),
         "incidents": html_layout.section("incidents", "Incidents", _incidents(view, served)),
-        "time": html_layout.section("time", "What the time went into", _seconds(rare.seconds)),
+        "time": html_layout.section("time", "Use of time", _seconds(rare.seconds)),
         "checkpoints": html_layout.section("checkpoints", "Checkpoints", _checkpoints(view)),
         "configuration": html_layout.section("configuration", "Configuration", _configuration(view)),
-        "links": html_layout.section("links", "Elsewhere", _links(view, served)),
+        "links": html_layout.section("links", "Links", _links(view, served)),
     }
 
 
 def _standing(view: TrainingView) -> Iterator[str]:
     status = view.status
-    kind = "red" if status.state == FAILED else "warning" if status.state == HANGING else "state"
+    kind = {FAILED: "red", HANGING: "warning"}.get(status.state, "state")
     yield f'<p class="{kind}"><b>{escape(status.summary[:1].upper() + status.summary[1:])}</b></p>'
     if status.steps:
         yield (
@@ -104,20 +104,20 @@ def _standing(view: TrainingView) -> Iterator[str]:
 
 
 def _bound(view: TrainingView) -> str:
-    """What bounds its speed, or when that will be known; empty where it does not run, or says no such thing."""
+    """What limits its speed, or when that will be known; "" if it does not run, or for a script."""
     status = view.status
     fold = view.fold
     if not status.is_live or status.steps is None:
         return ""
     if fold.bound:
-        return f"What bounds its speed: {fold.bound[:1].lower()}{fold.bound[1:]}"
+        return f"Speed limit: {fold.bound[:1].lower()}{fold.bound[1:]}"
     if not fold.recent_steps:
         return ""
-    return f"What bounds its speed is known from step {fold.recent_steps[0] + FIRST_WINDOW:,} on."
+    return f"This page will show from step {fold.recent_steps[0] + FIRST_WINDOW:,} on what limits the speed."
 
 
 def _datasets(read: Mapping[str, Mapping[str, float]]) -> str:
-    """What was read of each dataset of a mix, up to the last checkpoint."""
+    """A table of what was read of each dataset of a mix, up to the last checkpoint."""
     total = sum(counts["tokens"] for counts in read.values()) or 1
     rows = [
         [name, f"{counts['tokens']:,.0f}", f"{counts['tokens'] / total:.1%}", f"{counts['passes']:.2f}"]
@@ -133,7 +133,7 @@ def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
     when = "now" if status.is_live else f"at step {int(view.fold.last.get('step', 0)):,}"
     yield "steps done", f"{status.step:,} of {status.steps:,}" if status.steps else f"{status.step:,}"
     if status.seconds_left is not None:
-        yield "left, at the pace of the last steps", duration(status.seconds_left)
+        yield "left at the pace of the last steps", duration(status.seconds_left)
     if status.loss is not None:
         yield f"{unit}, loss {when}", html_layout.number(status.loss)
     if status.best_loss is not None:
@@ -150,7 +150,7 @@ def _tiles(view: TrainingView) -> Iterator[tuple[str, str]]:
 
 
 def _unit(view: TrainingView) -> str:
-    """What its losses are in: of our models, nats for each target; of a script, its own."""
+    """The unit of its losses: nats for a built-in model, unknown for a script."""
     known = {"tokens_per_second": "nats per token", "samples_per_second": "nats per sample"}
     return next((unit for name, unit in known.items() if name in view.fold.last), "in its own unit")
 
@@ -200,15 +200,15 @@ def _configuration(view: TrainingView) -> Iterator[str]:
     rare = view.rare
     if rare.champion:
         rows = differences(rare.configuration, rare.champion)
-        yield f"<h3>Beside the champion: {escape(rare.champion_name)}</h3>"
+        yield f"<h3>Compared with the champion: {escape(rare.champion_name)}</h3>"
         if rows:
             yield html_layout.table(["field", "this training", "champion"], rows, align_left=True)
         else:
-            yield html_layout.paragraph("Nothing differs.")
+            yield html_layout.paragraph("The configurations are the same.")
     elif rare.champion_name:
         yield html_layout.paragraph(f"The champion is {rare.champion_name}.")
     else:
-        yield html_layout.paragraph("There is no champion yet to compare it with.", "quiet")
+        yield html_layout.paragraph("There is no champion yet for a comparison.", "quiet")
     for change in rare.changes:
         yield html_layout.paragraph(change)
     every_field = html_layout.table(["field", "value"], list(rare.configuration.items()), align_left=True)
@@ -233,9 +233,9 @@ def _links(view: TrainingView, served: bool) -> Iterator[str]:
     yield f"<li>its logs: <code>slipway logs {escape(view.id)}</code></li>"
     yield f"<li>its records: <code>{escape(str(view.folder))}</code></li></ul>"
     for fault in view.rare.faults:
-        yield html_layout.paragraph(f"Not shown, as it could not be read: {fault}", "warning")
+        yield html_layout.paragraph(f"Not shown, because it could not be read: {fault}", "warning")
 
 
 def moment(at: float) -> str:
-    """A moment in UTC; a dash for none."""
+    """A time in UTC; "-" for 0."""
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at)) if at else "-"

@@ -1,8 +1,9 @@
-"""Dagster's webserver with the pages beside it, under /slipway: `python -m slipway.resources.pages.webserver [its
+"""Dagster's webserver with Slipway's pages under /slipway: `python -m slipway.resources.pages.webserver [its
 options]`.
 
-One server, one address, one door that somebody guards: a link from an asset to its page needs no host. Dagster builds
-its application from a class that it names in one place; here that name stands for a class with more routes.
+With a single server there is one address and one access control, and links from assets to their pages need no host.
+Dagster builds its application from a class that it names in one place; here that name is replaced by a class with more
+routes.
 """
 
 import os
@@ -33,19 +34,19 @@ from slipway.trainer.base import host_names, proxy_bypass
 
 
 class PersonsContext(WorkspaceRequestContext):
-    """A request of a person: a viewer's is read-only, and what is launched by it is tagged with the person."""
+    """The context of a person's request. A viewer's is read-only, and what it launches is tagged with the person."""
 
     person: str = ""
 
     def get_viewer_tags(self) -> dict[str, str]:
-        """Dagster adds these to a backfill, over what a person typed; to a run, the run coordinator does."""
+        """The tags that Dagster adds to a backfill, overriding typed ones. The run coordinator adds them to runs."""
         return {USER_TAG: self.person}
 
 
 class SlipwayWebserver(DagsterWebserver[Any, Any]):
-    """Dagster's webserver behind a door, with the pages of a durable tier before its own routes.
+    """Dagster's webserver with access control, and with the pages of a durable tier before its own routes.
 
-    The pages come first, since the last of Dagster's routes takes any path. Raises ValueError as
+    The pages come first, since the last of Dagster's routes matches any path. Raises ValueError as
     `access.of_environment` and `host_names.named` do.
     """
 
@@ -76,17 +77,17 @@ class SlipwayWebserver(DagsterWebserver[Any, Any]):
     async def execute_graphql_request(
         self, request: Request, query: Any, variables: Any, operation_name: Any
     ) -> JSONResponse:
-        """As Dagster's, unless the document changes something that this person, or such a request, may not change."""
+        """Execute a document, unless it changes something that this person or such a request may not change."""
         if not isinstance(query, str):
             return _problem(f"query: found {type(query).__name__}, expected a text", 400)
         refused = self._access.refusal(self._access.person(request.headers))
-        if reason := mutations.refusal(query, request.method, request.headers.get("content-type", ""), refused):
-            return _problem(reason, 200)  # the UI shows the sentence; of another status it would show the number
+        reason = mutations.refusal(query, request.method, request.headers.get("content-type", ""), refused)
+        if reason:
+            return _problem(reason, 200)  # with another status, the UI would show the number instead of the sentence
         person = self._access.person(request.headers)
-        for backfill in (
-            mutations.argument_values(query, variables, "cancelPartitionBackfill", "backfillId") if person else ()
-        ):
-            await run_in_threadpool(note_cancellation, self._process_context.instance, backfill, person)
+        if person:
+            for backfill in mutations.argument_values(query, variables, "cancelPartitionBackfill", "backfillId"):
+                await run_in_threadpool(note_cancellation, self._process_context.instance, backfill, person)
         answer: JSONResponse = await super().execute_graphql_request(request, query, variables, operation_name)
         return answer
 
@@ -94,21 +95,22 @@ class SlipwayWebserver(DagsterWebserver[Any, Any]):
         return problems(durable_here(), self._process_context.instance)
 
     def build_routes(self) -> list[BaseRoute]:
-        """The routes, below the path prefix where there is one."""
+        """The routes, below the path prefix if there is one."""
         pages: list[BaseRoute] = list(routes(durable_here(), self._problems, mlflow_here()))
-        prefix = self._app_path_prefix
-        return [*([Mount(prefix, routes=pages)] if prefix else pages), *super().build_routes()]  # type: ignore[no-untyped-call]
+        if self._app_path_prefix:
+            pages = [Mount(self._app_path_prefix, routes=pages)]
+        return [*pages, *super().build_routes()]  # type: ignore[no-untyped-call]
 
 
 def _problem(message: str, status: int) -> JSONResponse:
-    """A problem as GraphQL tells it."""
+    """A problem in the form of a GraphQL error."""
     return JSONResponse({"data": None, "errors": [{"message": message}]}, status)
 
 
 def durable_here() -> Path:
-    """The durable tier of this place; of the settings that SLIPWAY_PLATFORM names, only what is asked is read.
+    """The durable tier of this process. It reads only this field of the settings that SLIPWAY_PLATFORM names.
 
-    Raises ValueError for settings without it.
+    Raises ValueError if the settings do not have it.
     """
     settings = platform.named(os.environ)
     if settings is None:
@@ -120,7 +122,7 @@ def durable_here() -> Path:
 
 
 def mlflow_here() -> str:
-    """Where browsers reach MLflow; empty where nothing says it."""
+    """The address of MLflow for browsers, or ""."""
     settings = platform.named(os.environ)
     if settings is None:
         return Home.of(os.environ).mlflow_page
@@ -129,14 +131,14 @@ def mlflow_here() -> str:
 
 
 def _field(settings: Path, section: str, name: str) -> Any:
-    """A field of the settings as it is written; None where there is none."""
+    """A field of the settings as written, or None."""
     document = yaml.safe_load(settings.read_text(encoding="utf-8"))
     fields = document.get(section) if isinstance(document, dict) else None
     return fields.get(name) if isinstance(fields, dict) else None
 
 
 def serve() -> None:
-    """Run Dagster's own command with this class in the place of its own."""
+    """Run Dagster's own command with this class instead of Dagster's."""
     proxy_bypass.bypass()
     assert hasattr(app, "DagsterWebserver"), "Dagster builds its application from another name"
     vars(app)["DagsterWebserver"] = SlipwayWebserver

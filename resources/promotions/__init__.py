@@ -1,1 +1,1 @@
-"""Promotions of models: the one operation that promotes, what holds it back, its log, and records of models."""
+"""Promotions of models: the only operation that promotes, its holds, its log, and the records of models."""

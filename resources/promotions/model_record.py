@@ -1,9 +1,9 @@
-"""The record of a model: all that led to a registered checkpoint, by section, and which of it is not known.
+"""Model records: everything that led to a registered checkpoint, by section, and what of it is unknown.
 
     <durable>/models/<model>/records/<manifest>.json
 
-It is made from the training's records and the checkpoint's own manifest and progress: no weights are read, so that it
-takes as long for a model of a billion parameters as for one of a thousand.
+A record is made from the training's records and the checkpoint's manifest and progress. No weights are read, so it
+takes the same time for models of any size.
 """
 
 import time
@@ -38,40 +38,42 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "search": (),
     "outcome": ("loss", "accuracy", "digest"),
 }
-"""What a complete record has, by section; a section may have more."""
+"""The fields of a complete record, by section; a section may have more."""
 ENVIRONMENT = (
     *("python", "torch", "packages", "kernel", "variables"),
     *("cuda", "cudnn", "nccl", "driver", "image", "image_digest"),
 )
-"""What the lineage of a checkpoint says of its environment (`slipway.trainer.node.runtime_info`)."""
-ON_GPUS, IN_A_CONTAINER = ("cuda", "cudnn", "nccl", "driver"), ("image_digest",)
-"""What a complete environment has besides, where there are GPUs, and where there is an image."""
+"""The fields of the environment in the lineage of a checkpoint (`slipway.trainer.node.runtime_info`)."""
+ON_GPUS = ("cuda", "cudnn", "nccl", "driver")
+"""Further fields of a complete environment with GPUs."""
+IN_A_CONTAINER = ("image_digest",)
+"""Further fields of a complete environment in a container."""
 UNRECORDED = ("hardware.gpu_uuids", "hardware.gpu_errors", "hardware.network")
-"""What is not recorded of GPUs yet: listed as not known, and asked of no candidate."""
+"""Fields about GPUs that nothing records yet. They are listed as unknown, but not required of a candidate."""
 MAY_BE_EMPTY = ("variables",)
-"""Fields that are known also where there is nothing of them."""
+"""Fields that count as known even if they are empty."""
 NUMERICS = ("tf32", "cudnn_benchmark")
 
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """One checkpoint as a registered model; every section by the names of `FIELDS`."""
+    """One checkpoint as a registered model; the sections have the fields in `FIELDS`."""
 
     model: str
     manifest: str
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Snapshot, where its documents came from, tokenizer, and the position in the data."""
+    """The snapshot, the origin of its documents, the tokenizer, and the position in the data."""
     code: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     topology: Mapping[str, Any] = field(default_factory=dict)
-    """How the training was divided, and every start of it: on which nodes, from which step, and how it ended."""
+    """The layout of the training, and all its starts with their nodes, steps and ends."""
     hardware: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
-    """The checkpoint's files; each has its hash in the manifest."""
+    """The checkpoint's files; the manifest has the hash of each."""
     search: Mapping[str, Any] = field(default_factory=dict)
-    """Where the parameters came from: a sweep and its trial, a schedule, a branch."""
+    """The origin of the parameters: a sweep and its trial, a schedule, a branch."""
     outcome: Mapping[str, Any] = field(default_factory=dict)
-    """The figures at this step, and their digest, against which a replay can be held."""
+    """The metrics at this step, and their digest, with which a replay can be compared."""
 
 
 def of_checkpoint(
@@ -83,9 +85,9 @@ def of_checkpoint(
     durable: Path,
     stages: Mapping[str, Any] = MappingProxyType({}),
 ) -> ModelRecord:
-    """The record of a commit; `stages` say how its snapshot was made. Reads its manifest and progress, and no weights.
+    """The record of a commit; `stages` describes how its snapshot was made. Reads the manifest and progress only.
 
-    Raises ValueError for a checkpoint whose manifest or progress cannot be read.
+    Raises ValueError if the manifest or progress cannot be read.
     """
     folder = durable / commit.folder
     try:
@@ -94,7 +96,7 @@ def of_checkpoint(
         manifest = manifests.decode(data)
         progress = progresses.decode(regular_file.read(folder / progresses.PROGRESS))
     except FileNotFoundError as error:
-        raise ValueError(f"{error.filename}: it is gone") from None
+        raise ValueError(f"{error.filename}: the file is gone") from None
     specification = facts.specification
     lineage = progress.lineage
     settings: Mapping[str, Any] = progress.config
@@ -161,17 +163,17 @@ def of_checkpoint(
 
 
 def verified(record: ModelRecord, damage: str) -> ModelRecord:
-    """The record with what a verification of every byte has just found; `damage` is empty where all are whole."""
+    """The record with the result of a verification of every byte; `damage` is "" if all bytes are intact."""
     return replace(record, state={**record.state, "verified": {"at": time.time(), "found": damage or "whole"}})
 
 
 def not_known(record: ModelRecord) -> list[str]:
-    """All that is not known, also what nobody records, as `section.field`."""
+    """All unknown fields, including those that nothing records, as `section.field`."""
     return [*missing(record), *(UNRECORDED if _on_gpus(record) else ())]
 
 
 def missing(record: ModelRecord) -> list[str]:
-    """The fields of a complete record that are not known, as `section.field`."""
+    """The unknown fields of a complete record, as `section.field`."""
     on_gpus = ON_GPUS if _on_gpus(record) else ()
     in_a_container = IN_A_CONTAINER if record.environment.get("image") else ()
     required = {**FIELDS, "environment": (*FIELDS["environment"], *on_gpus, *in_a_container)}
@@ -184,12 +186,12 @@ def missing(record: ModelRecord) -> list[str]:
 
 
 def keep(durable: Path, record: ModelRecord) -> None:
-    """Keep a record; the one of the same checkpoint that was made before is replaced."""
+    """Store a record, replacing an earlier one of the same checkpoint."""
     codec.replace(_path(durable, record.model, record.manifest), record, FORMAT)
 
 
 def read(durable: Path, model: str, manifest: str) -> ModelRecord | None:
-    """The record of a version; None for one that was registered before there were any. Raises UndecodableRecord."""
+    """The record of a version; None for a version from before records existed. Raises UndecodableRecord."""
     return codec.read_if_there(_path(durable, model, manifest), ModelRecord, FORMAT)
 
 
@@ -198,18 +200,18 @@ def _on_gpus(record: ModelRecord) -> bool:
 
 
 def _size(split: Any) -> dict[str, int]:
-    """How much a split has, in the units of its kind."""
+    """The size of a split, in the units of its kind."""
     units = ("documents", "tokens", "images")
     return {"shards": len(split.shards), **{unit: getattr(split, unit) for unit in units if hasattr(split, unit)}}
 
 
 def _documents(snapshot: Snapshot) -> list[str]:
-    """Of a mixture: the snapshots whose documents it has."""
+    """The snapshots of a mixture; empty for any other snapshot."""
     return mixtures.sources_of(snapshot) if isinstance(snapshot, mixtures.MixtureSnapshot) else []
 
 
 def _packing(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """How samples are cut from documents, and in what order they come."""
+    """How samples are cut from documents, and their order."""
     packing = {
         "length": settings.get("batch", {}).get("length"),
         "attention": settings.get("model", {}).get("attention"),
@@ -219,7 +221,7 @@ def _packing(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parent(facts: TrainingFacts) -> Any:
-    """What it began with: another training's checkpoint, given weights, or weights that were drawn."""
+    """The origin of its weights: another training's checkpoint, given weights, or random weights."""
     specification = facts.specification
     if specification.branch is not None:
         return vars(specification.branch)
@@ -227,7 +229,7 @@ def _parent(facts: TrainingFacts) -> Any:
 
 
 def _incarnations(facts: TrainingFacts) -> Iterator[dict[str, Any]]:
-    """Every start of the training: its token, nodes and ranks, the steps that it did, and how it ended."""
+    """Every start of the training: its token, nodes, ranks and steps, and how it ended."""
     done = _steps(facts.folder)
     run_policy = facts.run_policy
     for claim in fence.claims(facts.folder):
@@ -246,8 +248,9 @@ def _steps(folder: Path) -> dict[str, tuple[int, int]]:
     """The first and the last step of each generation, by its token."""
     step_ranges = dict[str, tuple[int, int]]()
     for name, reading in accounts.folded(folder).segments.items():
-        if steps := [stretch for stretch in reading.fold.stretches if stretch.last]:
-            step_ranges[name.rsplit(".", 2)[0]] = steps[0].first, steps[-1].last
+        stretches = [stretch for stretch in reading.fold.stretches if stretch.last]
+        if stretches:
+            step_ranges[name.rsplit(".", 2)[0]] = stretches[0].first, stretches[-1].last
     return step_ranges
 
 

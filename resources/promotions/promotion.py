@@ -1,22 +1,22 @@
-"""Promotion: the one operation that makes a version the champion, and the records that it needs and leaves.
+"""Promotion: the only operation that makes a version the champion, and its records.
 
-    <durable>/models/<model>/judgements/<manifest>.json   what the gate found about a checkpoint; the newest judgement
-                             evidence/<sha256>.json       every judgement ever made, immutable, named by its bytes
+    <durable>/models/<model>/judgements/<manifest>.json   the gate's newest judgement of a checkpoint
+                             evidence/<sha256>.json       every judgement ever made, immutable, named by its hash
                              promotions/<n>.json          the n-th promotion (`promotion_log`)
 
-Whoever promotes (an asset, a person who rolls back), `promote` reads the gate's judgement itself, refuses unless it is
-about this very checkpoint and the champion of now, and compares and sets alone: one process at a time by a lock of the
-model's folder, and by a numbered record that only one writer creates where a file system ignores locks. MLflow's alias
-follows the last record: at once, or when MLflow is back (`slipway.sensors.promotions`). A freeze, an approval that is
-missing and a cool-down hold a promotion back (`slipway.resources.promotions.promotion_holds`), but no rollback.
+Whoever promotes (an asset, or a person who rolls back), `promote` itself reads the gate's judgement. It rejects the
+promotion unless the judgement is about this checkpoint and the current champion. It works as a compare-and-set: a lock
+on the model's folder admits one process at a time and, if a file system ignores locks, only one writer can create the
+next numbered record. MLflow's alias follows the last record, at once or when MLflow is back
+(`slipway.sensors.promotions`). A freeze, a missing approval and a cool-down hold back a promotion
 
-A champion that failed where it served is champion no more (`send_back`): the log of promotions alone is written, by
-compare-and-set. Why a candidate that was judged is no champion yet (`undecided`, `held_back`), and which versions may
-answer for a model (`refusal_to_answer`, the one door of all that serves), is read without MLflow. A champion may
-answer, and one that was followed by another. One that was demoted, or sent back from where it served, may not until it
-is promoted again. Of all others those may that could take the champion's place now: the gate let them pass, and nothing
-holds them back. That counts for a small share of the traffic too, as a canary against which nothing speaks gets all of
-it.
+(`slipway.resources.promotions.promotion_holds`), but never a rollback.
+`send_back` ends the championship of a version that failed in serving; it only writes to the log of promotions.
+`undecided` and `held_back` say why a judged candidate is not the champion yet, and `refusal_to_answer` says which
+versions may serve; they work without MLflow. The champion and former champions may serve. A version that was demoted or
+sent back may not serve until it is promoted again. Any other version may serve only if it could become the champion
+now: it has passed the gate, and nothing holds it back. This also applies to a small share of the traffic, since a
+successful canary gets all of it.
 """
 
 import time
@@ -81,15 +81,15 @@ class NotPromoted(ValueError):
 
 
 class NotJudged(NotPromoted):
-    """There is no judgement of this checkpoint against the champion of now: it is to be judged (again)."""
+    """There is no judgement of this checkpoint against the current champion; it must be judged (again)."""
 
 
 class NotAPromoter(NotPromoted):
-    """Whoever asks may not decide which version is the champion."""
+    """The actor may not decide which version is the champion."""
 
 
 class HeldBack(NotPromoted):
-    """The candidate passed, and waits for a person or for time."""
+    """The candidate has passed, but waits for a person or for a cool-down."""
 
 
 class Promotions:
@@ -106,16 +106,17 @@ class Promotions:
         return folder_of(self.durable, self.model)
 
     def history(self) -> list[Promotion]:
-        """Every promotion, the last one being the champion's."""
+        """All promotions in order; the last one is that of the champion."""
         return history(self.durable, self.model)
 
     def champion(self) -> Promotion | None:
-        """The last promotion, None before the first, wherever anybody has let MLflow's alias point."""
+        """The last promotion, regardless of MLflow's alias; None before the first."""
         return champion(self.durable, self.model)
 
     def champion_version(self) -> Version | None:
-        """The champion as the registry has it now, which may number it anew after a restore; None before the first."""
-        if (current := self.champion()) is None:
+        """The champion's version in the registry, or None. After a restore, it may have another number."""
+        current = self.champion()
+        if current is None:
             return None
         return self.registry.find(self.model, current.manifest) or self.registry.version(
             self.model, int(current.version)
@@ -126,37 +127,38 @@ class Promotions:
         return judged(self.durable, self.model, manifest)
 
     def admit(self, by: str, what: str) -> None:
-        """Raises NotAPromoter for a person who may not decide about champions; its message names `what`."""
-        if reason := identity.refusal(by, self.registry.promoters):
+        """Raises NotAPromoter if the actor may not decide about champions; its message names the action `what`."""
+        reason = identity.refusal(by, self.registry.promoters)
+        if reason:
             raise NotAPromoter(f"model {self.model}: cannot {what}: {reason}")
 
     def approve(self, version: Version, approval: promotion_holds.Approval) -> None:
-        """Record what a person said about a version. Raises NotAPromoter."""
+        """Record a person's approval or rejection of a version. Raises NotAPromoter."""
         self.admit(approval.by, f"approve version {version.number}")
         promotion_holds.approve(self.folder, version.manifest, approval)
 
     def thaw(self, by: str) -> None:
-        """End a freeze. Raises NotAPromoter; anybody may freeze, as that changes nothing."""
+        """End a freeze. Raises NotAPromoter. Anybody may freeze, since that changes nothing."""
         self.admit(by, "thaw it")
         promotion_holds.thaw(self.folder)
 
     def record(self, judgement: Judgement) -> None:
-        """Keep what the gate found, for `promote`."""
+        """Store a judgement of the gate for `promote`."""
         assert judgement.model == self.model
         data = codec.encode(judgement, JUDGEMENT)
         atomic.create_only(self.folder / "evidence" / f"{digest.sha256(data)}.json", data)
         codec.replace(judgement_path(self.durable, self.model, judgement.candidate), judgement, JUDGEMENT)
 
     def promote(self, version: Version, by: str, why: str) -> Promotion:
-        """Make a version the champion, once; a version that is the champion already stays it.
+        """Make a version the champion. Idempotent.
 
-        Raises NotAPromoter for a person who may not decide, NotJudged when the gate has not compared it with the
-        champion of now, and NotPromoted when it has, and the candidate did not pass.
+        Raises NotAPromoter if the actor may not decide, NotJudged if the gate has not compared the version with the
+        current champion, and NotPromoted if the version did not pass.
         """
         assert version.model == self.model
         self.admit(by, f"promote version {version.number}")
         with one_writer(self.durable, self.model):
-            # The number first: whoever is promoted after it was read takes it, and this promotion finds that out.
+            # Read the number first: if another promotion takes it meanwhile, `add` fails.
             number = next_number(self.durable, self.model)
             current = self.champion()
             if current is None or current.manifest != version.manifest:
@@ -164,14 +166,14 @@ class Promotions:
                 judgement = self._allowing(version, current)
                 current = _promotion(version, before, by, why, judgement)
                 if not add(self.durable, number, current):
-                    raise NotJudged(f"model {self.model}: another version became the champion at this moment")
-            self.mirror()  # also where a process died before it did
+                    raise NotJudged(f"model {self.model}: another version became the champion at the same time")
+            self.mirror()  # even if nothing was added, since an earlier process may have died before this call
         return current
 
     def demote(self, by: str, why: str) -> Promotion:
-        """Leave the model without a champion; one that has none stays so.
+        """Demote the champion, so that the model has none.
 
-        Raises NotAPromoter, and NotPromoted when another one is first.
+        Raises NotAPromoter, and NotPromoted if there is no champion or another promotion was faster.
         """
         self.admit(by, "demote it")
         with one_writer(self.durable, self.model):
@@ -181,23 +183,23 @@ class Promotions:
                 raise NotPromoted(f"model {self.model}: it has no champion")
             gone = Promotion(self.model, "", "", current.version, "", {}, by, why, time.time())
             if not add(self.durable, number, gone):
-                raise NotPromoted(f"model {self.model}: another version became the champion at this moment")
+                raise NotPromoted(f"model {self.model}: another version became the champion at the same time")
             self.mirror()
         return gone
 
     def acknowledge_lost(self, by: str, why: str) -> list[int]:
-        """Go on without the records of promotions that were lost for good; their numbers. Raises NotAPromoter.
+        """Acknowledge that records of promotions are lost for good; returns their numbers. Raises NotAPromoter.
 
-        Where the newest one is among them, the model has no champion until one is promoted.
+        If the newest record is lost, the model has no champion until one is promoted.
         """
         self.admit(by, "go on without the promotions that were lost")
         with one_writer(self.durable, self.model):
             return promotion_log.acknowledge(self.durable, self.model, by, why)
 
     def mirror(self) -> bool:
-        """Let MLflow's alias follow the last promotion, also one that was made meanwhile by a process without the lock.
+        """Update MLflow's alias to the last promotion, even one that another process without the lock makes meanwhile.
 
-        False while MLflow is away: `slipway.sensors.promotions` asks again.
+        Returns False if MLflow is away; `slipway.sensors.promotions` tries again.
         """
         from mlflow.exceptions import MlflowException
 
@@ -224,9 +226,9 @@ class Promotions:
 
 
 def allowing(durable: Path, version: Version, current: Promotion | None) -> Judgement:
-    """The judgement that allows that `version` takes the place of `current`, the champion of now.
+    """The judgement that allows `version` to replace `current`, the current champion.
 
-    Raises NotPromoted, with the reason and without the name of the model.
+    Raises NotPromoted with the reason, without the name of the model.
     """
     named = f"version {version.number}"
     judgement = judged(durable, version.model, version.manifest)
@@ -234,49 +236,41 @@ def allowing(durable: Path, version: Version, current: Promotion | None) -> Judg
         whose = f": materialise the candidate of {version.training}" if version.training else ""
         raise NotJudged(f"{named} was not judged{whose}")
     if judgement.model != version.model or judgement.candidate != version.manifest:
-        raise NotJudged(f"{named}: the judgement on record is about another checkpoint")
+        raise NotJudged(f"{named}: the recorded judgement is about another checkpoint")
     if judgement.champion != (current.manifest if current else ""):
-        raise NotJudged(f"{named} was not compared with the champion of now, {champion_name(current)}")
+        raise NotJudged(f"{named} was not compared with the current champion, {champion_name(current)}")
     if judgement.undecided:
         raise NotPromoted(f"{named} waits: {judgement.undecided}")
     if not judgement.passed:
         raise NotPromoted(f"{named} did not pass {', '.join(judgement.failed)} against {champion_name(current)}")
-    if reason := promotion_holds.reason(folder_of(durable, version.model), judgement, history(durable, version.model)):
+    reason = promotion_holds.reason(folder_of(durable, version.model), judgement, history(durable, version.model))
+    if reason:
         raise HeldBack(f"{named} waits: {reason}")
     return judgement
 
 
 def champion_name(current: Promotion | None) -> str:
-    """The champion, for a sentence."""
+    """The champion, in words."""
     return f"version {current.version}" if current else "no champion"
 
 
 def send_back(durable: Path, model: str, manifest: str, evidence: Mapping[str, Any], by: str, why: str) -> bool:
-    """Take the championship from a checkpoint; False where that was not to be done: another one is the champion.
+    """End the championship of a checkpoint, because of `evidence` from serving. Returns False if it is no champion.
 
-    The champion before it is the champion again, or none is where there was none before. `evidence` names what was
-    seen; on the same evidence nothing is sent back twice, so that a person may promote the checkpoint again. Raises
-    Unavailable while another process works on the model.
+    The former champion becomes the champion again, if there was one. The same evidence never counts twice, so that a
+    person may promote the checkpoint again. Raises Unavailable while another process changes the model.
     """
     with one_writer(durable, model):
         number = next_number(durable, model)
         known = history(durable, model)
         if not known or known[-1].manifest != manifest:
             return False
-        if any(
-            promotion_record.judgement and dict(promotion_record.judgement.figures) == dict(evidence)
-            for promotion_record in known
-        ):
+        judgements = [promotion.judgement for promotion in known if promotion.judgement]
+        if any(dict(judgement.figures) == dict(evidence) for judgement in judgements):
             return False
         current = known[-1]
-        before = next(
-            (
-                promotion_record
-                for promotion_record in reversed(known)
-                if promotion_record.version and promotion_record.version == current.before
-            ),
-            None,
-        )
+        former = [promotion for promotion in known if promotion.version and promotion.version == current.before]
+        before = former[-1] if former else None
         back = before.manifest if before else ""
         judged = Judgement(model, back, manifest, {SENT_BACK: True}, by, figures=dict(evidence), rollback=True)
         if before is None:
@@ -287,36 +281,33 @@ def send_back(durable: Path, model: str, manifest: str, evidence: Mapping[str, A
 
 
 def undecided(durable: Path, manifest: str) -> Judgement | None:
-    """The newest judgement of a checkpoint where it could not be decided; read without MLflow.
-
-    The checkpoint is looked for among the candidates of all models.
-    """
+    """The newest undecided judgement of a checkpoint as a candidate of any model, or None. Works without MLflow."""
     return next((judgement for judgement in _judgements(durable, manifest) if judgement.undecided), None)
 
 
 def held_back(durable: Path, manifest: str) -> str:
-    """Why a checkpoint that passed waits for a person or for time; empty for one that does not. Without MLflow."""
+    """Why a checkpoint that passed waits for a person or for a cool-down, or "". Works without MLflow."""
     for judgement in _judgements(durable, manifest):
-        if judgement.passed and (
-            why := promotion_holds.reason(
-                durable / "models" / judgement.model, judgement, history(durable, judgement.model)
-            )
-        ):
-            return why
+        if judgement.passed:
+            folder = folder_of(durable, judgement.model)
+            reason = promotion_holds.reason(folder, judgement, history(durable, judgement.model))
+            if reason:
+                return reason
     return ""
 
 
 def refusal_to_answer(durable: Path, version: Version, again: bool = False) -> str:
-    """Why a version may not answer; empty when it may.
+    """Why a version may not serve; "" if it may.
 
-    `again` is for one that has answered before: neither a freeze nor a newer champion speaks against that one. Raises
-    Unreadable and UndecodableRecord: where nobody knows who the champion is, nothing new may answer.
+    again: whether the version has served before, so that a freeze or a newer champion is no obstacle. Raises Unreadable
+    and UndecodableRecord, since nothing new may serve while the champion is unknown.
     """
     known = history(durable, version.model)
-    if (ended := withdrawals(known).get(version.manifest)) is not None:
+    ended = withdrawals(known).get(version.manifest)
+    if ended is not None:
         return (
-            f"version {version.number} may not answer: it is the champion no more, by {ended.by}: {ended.why}; for it "
-            f"to answer again: slipway models rollback {version.model} {version.number}"
+            f"version {version.number} may not answer: {ended.by} ended its championship: {ended.why}; to let it "
+            f"answer again: slipway models rollback {version.model} {version.number}"
         )
     if any(promotion_record.manifest == version.manifest for promotion_record in known):
         return ""
@@ -325,7 +316,7 @@ def refusal_to_answer(durable: Path, version: Version, again: bool = False) -> s
     except NotPromoted as error:
         if again and isinstance(error, NotJudged | HeldBack):
             return ""
-        return f"{error}, and what may not be the champion may not answer"
+        return f"{error}, and only a version that may be the champion may answer"
     return ""
 
 
@@ -345,6 +336,6 @@ def _promotion(version: Version, before: str | None, by: str, why: str, judgemen
 
 
 def _judgements(durable: Path, manifest: str) -> list[Judgement]:
-    """The newest judgements of a checkpoint as candidate of all models."""
+    """The newest judgements of a checkpoint as a candidate of any model."""
     candidates = [judged(durable, name, manifest) for name in models(durable)]
     return [judgement for judgement in candidates if judgement is not None]

@@ -1,10 +1,9 @@
-"""Promotion holds: what keeps a candidate that passed from being promoted: a freeze, an approval, a cool-down.
+"""Promotion holds: a freeze, a missing approval or a cool-down keeps a candidate that passed from being promoted.
 
-    <durable>/models/<model>/freeze.json             that nothing is promoted, by whom and why; gone when it may again
-                             approvals/<manifest>/<n>.json   that a person approved a checkpoint, or refused it
+    <durable>/models/<model>/freeze.json             a freeze of all promotions, by whom and why; removed by a thaw
+                             approvals/<manifest>/<n>.json   a person's approval or rejection of a checkpoint
 
-Each is read at the moment of the promotion, by the one door (`slipway.resources.promotions.promotion`). No rollback is
-held.
+`slipway.resources.promotions.promotion` reads them at the time of a promotion. Nothing holds back a rollback.
 """
 
 import time
@@ -17,12 +16,13 @@ from slipway.trainer.base import codec
 from slipway.trainer.base.units import HOUR
 from slipway.trainer.record import numbered
 
-FREEZE, APPROVAL = "slipway.freeze/1", "slipway.approval/1"
+FREEZE = "slipway.freeze/1"
+APPROVAL = "slipway.approval/1"
 
 
 @dataclass(frozen=True)
 class Freeze:
-    """That no version of a model is promoted."""
+    """The record that no version of a model may be promoted."""
 
     by: str
     why: str
@@ -31,7 +31,7 @@ class Freeze:
 
 @dataclass(frozen=True)
 class Approval:
-    """What a person said about a checkpoint."""
+    """A person's approval or rejection of a checkpoint."""
 
     approved: bool
     by: str
@@ -40,7 +40,7 @@ class Approval:
 
 
 class HeldJudgement(Protocol):
-    """The part of a judgement that says what it waits for."""
+    """The attributes of a judgement that matter for holds."""
 
     @property
     def candidate(self) -> str: ...
@@ -53,25 +53,27 @@ class HeldJudgement(Protocol):
 
 
 class Dated(Protocol):
-    """The part of a promotion that says when it was made."""
+    """The time of a promotion."""
 
     @property
     def at(self) -> float: ...
 
 
 def reason(folder: Path, judgement: HeldJudgement, promotions: Sequence[Dated], now: float | None = None) -> str:
-    """Why a candidate that passed waits; empty for one that does not. `folder` is the model's.
+    """Why a candidate that passed waits, or "". `folder` is the folder of the model.
 
-    Raises UndecodableRecord for a damaged record: a freeze that cannot be read is no permission.
+    Raises UndecodableRecord for a damaged record, since an unreadable freeze is not a permission.
     """
     if judgement.rollback:
         return ""
     now = time.time() if now is None else now
-    if (frozen := freeze(folder)) is not None:
+    frozen = freeze(folder)
+    if frozen is not None:
         return (
             f"model {folder.name} is frozen by {frozen.by}: {frozen.why}; to end it: slipway models thaw {folder.name}"
         )
-    if judgement.approval_hours and (missing := _missing_approval(folder, judgement, now)):
+    missing = _missing_approval(folder, judgement, now) if judgement.approval_hours else ""
+    if missing:
         return missing
     if promotions and now < promotions[-1].at + judgement.cool_down_hours * HOUR:
         hours_left = (promotions[-1].at - now) / HOUR + judgement.cool_down_hours
@@ -80,7 +82,7 @@ def reason(folder: Path, judgement: HeldJudgement, promotions: Sequence[Dated], 
 
 
 def awaits_approval(folder: Path, judgement: HeldJudgement) -> bool:
-    """Whether all that a candidate that passed waits for is that a person approves it, who has not refused it."""
+    """Whether a candidate that passed waits only for a person's approval, and nobody has rejected it."""
     if judgement.rollback or not judgement.approval_hours or freeze(folder) is not None:
         return False
     answers = approvals(folder, judgement.candidate)
@@ -89,31 +91,31 @@ def awaits_approval(folder: Path, judgement: HeldJudgement) -> bool:
 
 
 def freeze(folder: Path) -> Freeze | None:
-    """The freeze of a model; None where it may be promoted."""
+    """The freeze of a model, or None."""
     return codec.read_if_there(folder / "freeze.json", Freeze, FREEZE)
 
 
 def set_freeze(folder: Path, by: str, why: str) -> Freeze:
-    """Freeze a model; one that is frozen stays so, for the first reason."""
+    """Freeze a model. A frozen model keeps its first reason."""
     new_freeze = Freeze(by, why)
     codec.create_only(folder / "freeze.json", new_freeze, FREEZE)
     return freeze(folder) or new_freeze
 
 
 def thaw(folder: Path) -> None:
-    """Let the model's versions be promoted again."""
+    """End the freeze of a model."""
     (folder / "freeze.json").unlink(missing_ok=True)
 
 
 def approve(folder: Path, manifest: str, approval: Approval) -> None:
-    """Record what a person said about a checkpoint; what is said later counts instead."""
+    """Record a person's approval or rejection of a checkpoint. The last one counts."""
     where = folder / "approvals" / manifest
     while not numbered.add(where, len(numbered.numbers(where)) + 1, approval, APPROVAL):
         pass
 
 
 def approvals(folder: Path, manifest: str) -> list[Approval]:
-    """What was said about a checkpoint, the last one last. Raises Unreadable where a record was lost or is damaged."""
+    """All approvals and rejections of a checkpoint in order. Raises Unreadable if a record is lost or damaged."""
     return numbered.read_all(folder / "approvals" / manifest, Approval, APPROVAL)
 
 

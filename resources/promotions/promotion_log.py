@@ -1,11 +1,12 @@
-"""The log of promotions: which checkpoint became the champion of a model, in its order. Read without MLflow.
+"""The promotion log: which checkpoints became the champion of a model, in order. Read without MLflow.
 
-    <durable>/models/<model>/promotions/<n>.json   the n-th promotion, a numbered log with copies; the last one holds
-                             mirrored.json         how many promotions MLflow's alias has followed
+    <durable>/models/<model>/promotions/<n>.json   the n-th promotion, a numbered log with copies; the last one applies
+                             promotions.journal    promotions that an earlier version recorded
+                             mirrored.json         the number of promotions that MLflow's alias has followed
 
-The log is the truth: what MLflow says of a champion follows it. A record that was lost is an error that names it, and
-no champion is known until it is restored, or a person says that it is lost for good (`acknowledge`). The newest one is
-missed by its copy, or because MLflow's alias has followed more promotions than there are.
+The log is the source of truth, which MLflow follows. A lost record raises an error that names it, and the champion is
+unknown until the record is restored or a person acknowledges the loss (`acknowledge`). If the newest record is lost,
+its copy shows this, or MLflow's alias has followed more promotions than there are.
 """
 
 import time
@@ -17,45 +18,46 @@ from typing import Any
 from slipway.trainer.base import codec, listing
 from slipway.trainer.record import files, numbered
 
-JUDGEMENT, PROMOTION = "slipway.judgement/1", "slipway.promotion/1"
+JUDGEMENT = "slipway.judgement/1"
+PROMOTION = "slipway.promotion/1"
 SENT_BACK = "the_champion_failed_where_it_served"
-"""The check in the judgement of a promotion that takes the championship from what failed where it served."""
+"""The check in the judgement of a promotion that ends the championship of a version that failed in serving."""
 
 
 class LostPromotion(files.Unreadable):
-    """A promotion that was recorded is gone: nobody knows who the champion is."""
+    """The record of a promotion is lost, so the champion is unknown."""
 
 
 NOT_EXAMINED = "not examined: "
-"""How the note of a check begins that was not made, because the candidate had failed without it."""
+"""The beginning of the note of a check that was skipped, because the candidate had already failed."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the gate found about one candidate."""
+    """The gate's judgement of one candidate."""
 
     model: str
     candidate: str
-    """The SHA-256 of the manifest of the checkpoint that was judged."""
+    """The SHA-256 of the manifest of the judged checkpoint."""
     champion: str
-    """The manifest of the champion that it was compared with; empty when there was none."""
+    """The manifest of the champion with which it was compared, or ""."""
     checks: Mapping[str, bool]
-    """The outcome of each check, by its name."""
+    """The outcome of each check, by name."""
     by: str
     at: float = field(default_factory=time.time)
     """Seconds since the epoch, for people."""
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """What the checks compared."""
+    """The values that the checks compared."""
     undecided: str = ""
-    """Why the candidate could not be judged, and what to do; empty when it was."""
+    """Why the candidate could not be judged, and what to do; "" if it was judged."""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """The hashes of all that was compared, and of the policy."""
+    """The hashes of everything that was compared, and of the policy."""
     approval_hours: float = 0.0
-    """For how long a person's approval, which it needs, counts; 0 for one that needs none."""
+    """How long a person's approval is valid; 0 if no approval is required."""
     cool_down_hours: float = 0.0
-    """How long after the promotion before it may be promoted."""
+    """The minimum time since the last promotion."""
     rollback: bool = False
-    """Whether a former champion comes back: nothing holds that."""
+    """Whether a former champion comes back. Nothing holds back a rollback."""
 
     @property
     def passed(self) -> bool:
@@ -63,7 +65,7 @@ class Judgement:
 
     @property
     def failed(self) -> list[str]:
-        """The checks that were made and not passed."""
+        """The failed checks, without those that were not examined."""
         check_figures: Mapping[str, Mapping[str, Any]] = self.figures.get("checks", {})
         not_examined = {
             name
@@ -75,25 +77,25 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Promotion:
-    """That a version became the champion."""
+    """The record that a version became the champion."""
 
     model: str
     version: str
     manifest: str
-    """The SHA-256 of its checkpoint's manifest: which checkpoint it is, whatever MLflow numbers it."""
+    """The SHA-256 of its checkpoint's manifest, which identifies the checkpoint regardless of MLflow's number."""
     before: str | None
-    """The version that was the champion before; None for the first."""
+    """The champion before; None for the first promotion."""
     source: str
     tags: Mapping[str, str]
     by: str
     why: str
     at: float
     judgement: Judgement | None = None
-    """The record that allowed it; None for what stands in the place of a lost promotion."""
+    """The judgement that allowed it; None for a promotion of an earlier version of Slipway."""
 
 
 def champion(durable: Path, model: str) -> Promotion | None:
-    """The champion of a model: the last promotion. None before the first one, and when it was demoted.
+    """The champion of a model, which is the last promotion; None before the first, and after a demotion.
 
     Read without MLflow, whose alias may lag behind. Raises as `history`.
     """
@@ -102,9 +104,9 @@ def champion(durable: Path, model: str) -> Promotion | None:
 
 
 def champions(durable: Path, model: str) -> list[Promotion]:
-    """The promotions of the two checkpoints promoted last: the champion, and the one that a rollback brings back.
+    """The promotions of the last two promoted checkpoints: the champion, and the target of a rollback.
 
-    Raises as `history`: where a record was lost, nobody knows which these are.
+    Raises as `history`, since a lost record makes them unknown.
     """
     newest: dict[str, Promotion] = {}
     for promotion in reversed(history(durable, model)):
@@ -114,59 +116,59 @@ def champions(durable: Path, model: str) -> list[Promotion]:
 
 
 def models(durable: Path) -> list[str]:
-    """The models that have records here, by name."""
+    """The names of the models with records."""
     return listing.folders_if_there(durable / "models")
 
 
 def is_mirrored(durable: Path, model: str) -> bool:
-    """Whether MLflow's alias follows the last promotion, as far as we had it follow."""
+    """Whether Slipway has updated MLflow's alias to the last promotion."""
     return followed(durable, model) == len(history(durable, model))
 
 
 def followed(durable: Path, model: str) -> int:
-    """How many promotions MLflow's alias has followed, as far as we had it follow."""
+    """The number of promotions to which Slipway has updated MLflow's alias."""
     mirrored = codec.read_if_whole(folder_of(durable, model) / "mirrored.json", dict[str, int])
     return (mirrored or {}).get("promotions", 0)
 
 
 def judged(durable: Path, model: str, manifest: str) -> Judgement | None:
-    """The newest judgement of a checkpoint; read without MLflow. Raises UndecodableRecord for a damaged record."""
+    """The newest judgement of a checkpoint, or None. Works without MLflow. Raises UndecodableRecord."""
     return codec.read_if_there(judgement_path(durable, model, manifest), Judgement, JUDGEMENT)
 
 
 def history(durable: Path, model: str) -> list[Promotion]:
-    """Every promotion of a model, the last one being the champion's; read without MLflow.
+    """All promotions of a model in order; the last one is that of the champion. Works without MLflow.
 
-    Raises LostPromotion where a record is missing, Unreadable where one is damaged and so is its copy, and
-    UndecodableRecord for one of another version: without it, nobody knows who the champion is.
+    Raises LostPromotion if a record is missing, Unreadable if one is damaged together with its copy, and
+    UndecodableRecord for a record of another version, since the champion is unknown without it.
     """
-    least = followed(durable, model)  # before the records: these are never fewer than what was followed
+    least = followed(durable, model)  # read before the records, since there are at least as many records
     try:
         return numbered.read_all(_log(durable, model), Promotion, PROMOTION, least)
     except numbered.LostRecord as error:
         lost_for_good = f"slipway models rollback {model} VERSION --although-lost"
         raise LostPromotion(
-            f"model {model}: {error}. Until then nobody knows who the champion is; if it is lost for good, choose the "
+            f"model {model}: {error}. Until then the champion is unknown; if the record is lost for good, choose the "
             f"champion: {lost_for_good}"
         ) from None
 
 
 def acknowledge(durable: Path, model: str, by: str, why: str) -> list[int]:
-    """Put a record that says nothing in the place of each that was lost; their numbers. For the model's one writer.
+    """Replace each lost record by an empty one; returns their numbers. The caller must hold the model's lock.
 
     Raises Unreadable and OSError.
     """
     lost = numbered.lost(_log(durable, model), followed(durable, model))
     for number in lost:
-        reason = f"the record of promotion {number} was lost, and with it what it said: {why}"
+        reason = f"the record of promotion {number} was lost: {why}"
         add(durable, number, Promotion(model, "", "", None, "", {}, by, reason, time.time()))
     return lost
 
 
 def withdrawals(known: Sequence[Promotion]) -> dict[str, Promotion]:
-    """By manifest, the checkpoints of a history that were the champion until they were demoted or sent back.
+    """The records that ended the championship of demoted or sent-back checkpoints, by the checkpoint's manifest.
 
-    Each with the record that ended it. One that was promoted again since is none of them.
+    Checkpoints that were promoted again are not included.
     """
     ended_by: dict[str, Promotion] = {}
     current: Promotion | None = None
@@ -180,20 +182,17 @@ def withdrawals(known: Sequence[Promotion]) -> dict[str, Promotion]:
 
 
 def next_number(durable: Path, model: str) -> int:
-    """The number of the promotion that comes next; read before what is decided, as `add` compares with it.
-
-    Raises Unreadable.
-    """
+    """The number of the next promotion. Read it before deciding, since `add` compares with it. Raises Unreadable."""
     return numbered.newest(_log(durable, model)) + 1
 
 
 def add(durable: Path, number: int, promotion: Promotion) -> bool:
-    """Add a promotion to its model's log under this number; False where another one has it. Raises OSError."""
+    """Add a promotion to its model's log. Returns False if the number is taken. Raises OSError."""
     return numbered.add(_log(durable, promotion.model), number, promotion, PROMOTION)
 
 
 def is_outdated(durable: Path, judgement: Judgement) -> bool:
-    """Whether another version has become the champion since."""
+    """Whether another version has become the champion since the judgement."""
     current = champion(durable, judgement.model)
     return (current.manifest if current else "") != judgement.champion
 
@@ -204,7 +203,7 @@ def folder_of(durable: Path, model: str) -> Path:
 
 
 def judgement_path(durable: Path, model: str, manifest: str) -> Path:
-    """The newest judgement of a checkpoint."""
+    """The file of the newest judgement of a checkpoint."""
     return folder_of(durable, model) / "judgements" / f"{manifest}.json"
 
 

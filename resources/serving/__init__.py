@@ -1,1 +1,1 @@
-"""Serving: what is wanted of the models that answer, and what runs their server, here or on a cluster."""
+"""Serving: the requests for served models, and the runners of their servers, local or on a cluster."""

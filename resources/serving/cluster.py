@@ -1,8 +1,8 @@
-"""Serving on a cluster: the objects of what the records want are there, and no others that serve.
+"""Serving on a cluster: create the objects for the versions that should serve, and delete all other serving objects.
 
-Level-triggered: each call compares, creates what is missing, and deletes what is no longer wanted once what was under
-way there has had its time. Whoever deletes an object by hand gets it back. Settings that change are brought to the
-objects that are there; what an autoscaler, or somebody by hand, has changed elsewhere in them stays.
+Level-triggered: each call compares, creates missing objects, and deletes unneeded ones once their running requests have
+had time to finish. An object that was deleted by hand is created again. Changed settings are applied to existing
+objects; other changes by an autoscaler or a person stay.
 """
 
 import json
@@ -20,15 +20,15 @@ from slipway.serving.records import ServingRecords
 from slipway.trainer.base import parsing
 
 APPLIED = "slipway/applied"
-"""Annotation: the specification as it was last sent, as JSON."""
+"""The annotation with the last applied specification, as JSON."""
 AT_ONCE = (SCALERS, SCALED_OBJECTS)
-"""Kinds that no answer is under way at: of two autoscalers of the same pods, neither works."""
+"""The kinds that are deleted at once. They handle no requests, and two autoscalers of the same pods do not work."""
 _unwanted_since: dict[tuple[Resource, str], float] = {}
-"""By kind and name of objects, when they were first seen to be wanted no more; kept in this process alone."""
+"""When each object (kind, name) was first unneeded, in this process."""
 
 
 class ClusterServing:
-    """vLLM for each version that answers or is to, and the front."""
+    """vLLM for each version that serves or will serve, and the front."""
 
     precision: ClassVar[str] = "bf16"
 
@@ -39,7 +39,7 @@ class ClusterServing:
 
     @property
     def image(self) -> str:
-        """The platform's image. Raises ValueError for settings that lack."""
+        """The platform's image. Raises ValueError if the settings are missing."""
         return self._known.front_image
 
     @property
@@ -49,7 +49,7 @@ class ClusterServing:
         return self._settings
 
     def ensure(self, records: ServingRecords) -> None:
-        """Bring the cluster's objects to what is wanted. Raises Unavailable, and ValueError for settings that lack."""
+        """Bring the cluster's objects to the desired state. Raises Unavailable, and ValueError for missing settings."""
         required = self._required(records, self._known)
         for resource in self._kinds(self._known):
             present = {item["metadata"]["name"]: item for item in self._client.list(resource, {})}
@@ -58,8 +58,10 @@ class ClusterServing:
                 _unwanted_since.pop((resource, name), None)
                 if name not in present:
                     self._client.create(resource, _noted(document))
-                elif change := change_of(present[name], document):
-                    self._client.patch(resource, name, change)
+                else:
+                    change = change_of(present[name], document)
+                    if change:
+                        self._client.patch(resource, name, change)
             for name in present.keys() - required.get(resource, {}).keys():
                 if resource in AT_ONCE or self._is_over(resource, name):
                     self._client.delete(resource, name, present[name]["metadata"]["uid"])
@@ -67,16 +69,13 @@ class ClusterServing:
     def _required(
         self, records: ServingRecords, settings: ServingSettings
     ) -> dict[Resource, dict[str, KubernetesObject]]:
-        """The objects that should be there, by kind and name."""
+        """The required objects, by kind and name."""
         required: list[tuple[Resource, KubernetesObject]] = []
         durable = str(records.durable)
         for model in records.models():
             state = records.state(model)
-            for version in {
-                served_version.checkpoint: served_version
-                for served_version in (state.settled, state.coming)
-                if served_version
-            }.values():
+            versions = {version.checkpoint: version for version in (state.settled, state.coming) if version}
+            for version in versions.values():
                 required += objects.of_version(model, version, settings, self._cluster, durable)
         if required:
             required += objects.of_front(settings, self._cluster, durable)
@@ -86,28 +85,29 @@ class ClusterServing:
         return by_kind
 
     def _kinds(self, settings: ServingSettings) -> Iterator[Resource]:
-        """The kinds to look at, those of earlier settings too; what operators bring may be unknown to the cluster."""
+        """The kinds to check, including those of earlier settings, without kinds that the cluster does not have."""
         needed = {LEADER_WORKER_SETS: settings.nodes > 1, SCALED_OBJECTS: settings.scaler == "keda"}
         for kind in KINDS:
             if needed.get(kind, True) or self._client.serves(kind):
                 yield kind
 
     def _is_over(self, resource: Resource, name: str) -> bool:
-        """Whether what was under way at an object has had its time."""
+        """Whether the running requests of an unneeded object have had time to finish."""
         return time.monotonic() - _unwanted_since.setdefault((resource, name), time.monotonic()) > DRAIN_SECONDS
 
 
 def _is_ours(document: KubernetesObject) -> bool:
-    """Whether this process makes the object: what an operator makes for one of ours may have its labels (KEDA's
-    autoscalers have)."""
+    """Whether Slipway created the object. Objects that an operator creates for ours, such as KEDA's autoscalers, may
+    have the same labels."""
     owners = document["metadata"].get("ownerReferences", [])
     return SERVES in document["metadata"].get("labels", {}) and not any(owner.get("controller") for owner in owners)
 
 
 def change_of(present: KubernetesObject, required: KubernetesObject) -> KubernetesObject:
-    """The merge patch (RFC 7386) that makes an object what is wanted; empty where the same was sent before.
+    """The merge patch (RFC 7386) that updates an object; empty if the same specification was applied before.
 
-    Compared is what was sent, not what is there: the server adds its defaults. The number of pods is the autoscaler's.
+    It compares with the last applied specification, since the server adds defaults to the present one. It never changes
+    the number of pods, which the autoscaler sets.
     """
     sent = _sent(present["metadata"].get("annotations", {}).get(APPLIED, ""))
     if sent == required["spec"]:
@@ -118,7 +118,7 @@ def change_of(present: KubernetesObject, required: KubernetesObject) -> Kubernet
 
 
 def _sent(note: str) -> dict[str, Any]:
-    """What was sent before, by our note on the object; nothing where others have written over it."""
+    """The last applied specification from an annotation; empty if it is invalid."""
     try:
         document = parsing.value(note)
     except ValueError:
@@ -137,7 +137,7 @@ def _merge(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any
 
 
 def _noted(document: KubernetesObject) -> KubernetesObject:
-    """The object with its specification as an annotation."""
+    """The object with its specification in an annotation."""
     metadata = document["metadata"]
     sent = json.dumps(document["spec"], sort_keys=True)
     return {**document, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), APPLIED: sent}}}

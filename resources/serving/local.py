@@ -1,6 +1,6 @@
-"""Serving on this machine: one front for the durable tier, which starts its workers itself.
+"""Local serving: one front for the durable tier, which starts its workers itself.
 
-It outlives whoever starts it, as a training does, and ends by itself once nothing is to be served.
+It outlives the process that starts it, and ends by itself once no model should be served.
 """
 
 import os
@@ -15,7 +15,7 @@ from slipway.serving.records import ServingRecords
 from slipway.trainer.base import lock
 
 PORT = "SLIPWAY_SERVE_PORT"
-"""The port of the front; 0 for any free one. Without it, the one that it had before, or 8000, or any free one."""
+"""The variable with the port of the front; 0 for any free port. By default the last port, or 8000, or any free port."""
 DEFAULT_PORT = 8000
 LOG = "front.log"
 
@@ -31,7 +31,7 @@ class LocalServing:
         self._environ = environ
 
     def ensure(self, records: ServingRecords) -> None:
-        """Start the front unless it runs. Raises Unavailable, with the place of its log."""
+        """Start the front unless it runs. Raises Unavailable, with the path of its log."""
         wishes = [records.state(model).desired for model in records.models()]
         if not any(wish is not None and wish.want == "serve" for wish in wishes) or runs(records):
             return
@@ -41,7 +41,7 @@ class LocalServing:
         )
 
     def _port(self, records: ServingRecords) -> list[str]:
-        """Raises Unavailable for what is no port."""
+        """The port options of the front. Raises Unavailable for an invalid port."""
         setting = self._environ.get(PORT)
         if setting is None:
             before = records.front()
@@ -52,7 +52,7 @@ class LocalServing:
 
 
 def runs(records: ServingRecords) -> bool:
-    """Whether the durable tier has a front on this machine."""
+    """Whether a front of the durable tier runs on this machine."""
     try:
         with lock.at_once(records.folder):
             return False

@@ -1,7 +1,7 @@
-"""The objects of a cluster that serve: vLLM's pods for each version, and the front before them. Pure.
+"""Serving objects on a cluster: vLLM's pods for each version, and the front before them. Pure.
 
-A version's objects never change: another version has other objects, under another name, and the front moves the
-traffic. The pods need no privilege: they pass the Pod Security Standard `restricted`.
+A new version gets new objects with another name, and the front moves the traffic. The pods need no privileges: they
+pass the Pod Security Standard `restricted`.
 """
 
 from typing import Any
@@ -23,22 +23,24 @@ LEADER_WORKER_SETS = Resource(
 )
 KINDS = (DEPLOYMENTS, LEADER_WORKER_SETS, SERVICES, SCALERS, SCALED_OBJECTS, BUDGETS, INGRESSES)
 SERVES = "slipway/serves"
-"""Label of every object that serves: the name of the version's objects, or `front`."""
+"""The label of every serving object, with the name of the version's objects, or `front`."""
 MODEL = "slipway/model"
 FRONT = "slipway-front"
-PORT, MODELS = 8000, "/models"
+PORT = 8000
+MODELS = "/models"
 DRAIN_SECONDS = draining.GRACE_SECONDS
-"""What answers may take that are under way when their pod is asked to end, or when it is wanted no more."""
+"""How long running requests may take when their pod is stopped or no longer needed."""
 START_PERIOD = 10
 INGRESS_SECONDS = "300"
 MASTER_PORT = 29501
-"""Where the leader's ranks and the workers' meet: it listens until the leader's ranks have ended."""
+"""The rendezvous port of the leader's and the workers' ranks. It is open until the leader's ranks have ended."""
 _RANK = (
     f"--nnodes $LWS_GROUP_SIZE --node-rank $LWS_WORKER_INDEX --master-addr $LWS_LEADER_ADDRESS "
     f"--master-port {MASTER_PORT}"
 )
-LEADER, WORKER = _RANK, f"{_RANK} --headless"
-"""vLLM's arguments of a pod of several; LeaderWorkerSet sets the variables."""
+LEADER = _RANK
+WORKER = f"{_RANK} --headless"
+"""vLLM's arguments in the leader and in a worker of a group of pods; LeaderWorkerSet sets the variables."""
 FOLLOW = """
 import os, socket, sys, time
 port, until, missed = int(sys.argv[1]), time.monotonic() + float(sys.argv[2]), 0
@@ -50,39 +52,44 @@ while missed < 3 and time.monotonic() < until:
         missed += 1
     time.sleep(1)
 """
-"""A program that ends when the leader has not listened three times in a row, or after so many seconds. It is in the
-specification because the server's image, in which it runs, is not ours."""
+"""A program that ends once the leader has not listened three times in a row, or after a number of seconds. It is inline
+because it runs in vLLM's image, which is not ours."""
 
 
 def of_version(
     model: str, version: ServedVersion, settings: ServingSettings, cluster: Cluster, durable: str
 ) -> list[tuple[Resource, KubernetesObject]]:
-    """The objects of one version: its pods, their Service, how many there are, and how many may be away."""
+    """The objects of one version: its pods, their Service, their autoscaler and their disruption budget."""
     name = service_name(model, version)
     labels = {SERVES: name, "slipway/version": version.number}
     annotations = {MODEL: model, "slipway/checkpoint": version.checkpoint, "slipway/manifest": version.manifest}
     about: KubernetesObject = {"name": name, "labels": labels, "annotations": annotations}
     pod = _PodMaker(model, version, settings, cluster, durable)
-    leaders = {**labels, "leaderworkerset.sigs.k8s.io/worker-index": "0"} if settings.nodes > 1 else labels
-    kind = LEADER_WORKER_SETS if settings.nodes > 1 else DEPLOYMENTS
-    workload = _groups(pod, labels, annotations) if settings.nodes > 1 else _deployment(pod, labels, annotations)
+    if settings.nodes > 1:
+        kind = LEADER_WORKER_SETS
+        leaders = {**labels, "leaderworkerset.sigs.k8s.io/worker-index": "0"}
+        workload = _groups(pod, labels, annotations)
+    else:
+        kind = DEPLOYMENTS
+        leaders = labels
+        workload = _deployment(pod, labels, annotations)
     target = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name}
-    by_queue = settings.scaler == "keda"
-    scaler = (
-        of(SCALED_OBJECTS, about, _by_waiting(target, version.named(model), settings))
-        if by_queue
-        else of(SCALERS, about, _by_gpu_use(target, settings))
-    )
+    if settings.scaler == "keda":
+        scaler_kind = SCALED_OBJECTS
+        scaler = _by_waiting(target, version.named(model), settings)
+    else:
+        scaler_kind = SCALERS
+        scaler = _by_gpu_use(target, settings)
     return [
         (kind, of(kind, about, {"replicas": settings.least_replicas, **workload})),
         (SERVICES, of(SERVICES, about, _service(leaders))),
-        (SCALED_OBJECTS if by_queue else SCALERS, scaler),
+        (scaler_kind, of(scaler_kind, about, scaler)),
         (BUDGETS, of(BUDGETS, about, {"maxUnavailable": 1, "selector": {"matchLabels": dict(labels)}})),
     ]
 
 
 def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[tuple[Resource, KubernetesObject]]:
-    """The objects of the front: two pods, their Service, and an Ingress where there is a host."""
+    """The objects of the front: two pods, their Service, and an Ingress if there is a host."""
     labels = {SERVES: "front"}
     about: KubernetesObject = {"name": FRONT, "labels": labels}
     command = ["python", "-P", "-m", "slipway.serving", "--durable", durable, "--host", "0.0.0.0", "--port", str(PORT)]
@@ -91,7 +98,7 @@ def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[
         "command": [*command, "--service", f"http://{{name}}.{cluster.namespace}.svc:{PORT}"],
         "env": [{"name": host_names.VARIABLE, "value": ",".join(_hosts(settings, cluster))}],
         "ports": [{"name": "http", "containerPort": PORT}],
-        # The front is ready when it runs: a model without a server must not take the others away.
+        # The front is ready as soon as it runs, since a model without a server must not block the others.
         "readinessProbe": _probe("/live", 1, 5),
         "livenessProbe": _probe("/live", 10, 30),
         "lifecycle": _forgotten_first(),
@@ -120,7 +127,7 @@ def of_front(settings: ServingSettings, cluster: Cluster, durable: str) -> list[
 
 
 class _PodMaker:
-    """Makes the pod templates of one version."""
+    """Creates the pod templates of one version."""
 
     def __init__(
         self, model: str, version: ServedVersion, settings: ServingSettings, cluster: Cluster, durable: str
@@ -132,7 +139,7 @@ class _PodMaker:
         self._durable = durable
 
     def template(self, labels: dict[str, str], annotations: dict[str, str], rank: str = "") -> KubernetesObject:
-        """One pod; `rank` are the further arguments of a pod of several nodes."""
+        """A pod template; `rank` holds further arguments of a pod in a group."""
         settings = self.settings
         claims = _claim(self._cluster, self._durable)
         answers = rank != WORKER
@@ -208,7 +215,7 @@ class _PodMaker:
 
 
 def group_workload(size: int, leader: KubernetesObject, worker: KubernetesObject) -> KubernetesObject:
-    """What a LeaderWorkerSet makes: groups of pods by these templates, which start and end together."""
+    """The workload of a LeaderWorkerSet: groups of pods with these templates, which start and end together."""
     return {
         "leaderWorkerTemplate": {
             "size": size,
@@ -224,13 +231,13 @@ def group_workload(size: int, leader: KubernetesObject, worker: KubernetesObject
 
 
 def after_the_leader() -> KubernetesObject:
-    """The worker's server is asked to end once the leader's has ended, or has had its time."""
+    """The hook that stops a worker's server only after the leader's has ended, or has had time to end."""
     seconds = draining.FORGOTTEN_SECONDS + draining.ANSWERS_SECONDS
     return {"preStop": {"exec": {"command": ["python3", "-c", FOLLOW, str(MASTER_PORT), str(seconds)]}}}
 
 
 def _hosts(settings: ServingSettings, cluster: Cluster) -> list[str]:
-    """The names under which the front answers: its Service's, and those by which people reach it."""
+    """The host names that the front accepts: those of its Service, and those that people use."""
     service = [FRONT, *(f"{FRONT}.{cluster.namespace}{domain}" for domain in ("", ".svc", ".svc.cluster.local"))]
     return [*service, *filter(None, (settings.host, *settings.hosts))]
 
@@ -253,7 +260,7 @@ def _one_at_a_time() -> KubernetesObject:
 
 
 def _by_gpu_use(target: KubernetesObject, settings: ServingSettings) -> KubernetesObject:
-    """Replicas by the use of their GPUs, which a metrics adapter gives to the autoscaler."""
+    """Autoscaling by GPU utilisation, which a metrics adapter reports to the autoscaler."""
     above = {"type": "AverageValue", "averageValue": str(settings.gpu_use)}
     return {
         "scaleTargetRef": target,
@@ -265,10 +272,10 @@ def _by_gpu_use(target: KubernetesObject, settings: ServingSettings) -> Kubernet
 
 
 def _by_waiting(target: KubernetesObject, named: str, settings: ServingSettings) -> KubernetesObject:
-    """Replicas by vLLM's queue: KEDA asks Prometheus and makes the HorizontalPodAutoscaler itself.
+    """Autoscaling by vLLM's queue: KEDA queries Prometheus, and creates the HorizontalPodAutoscaler itself.
 
-    vLLM's metrics have the version's own name (https://docs.vllm.ai/en/stable/usage/metrics.html). While Prometheus
-    cannot be asked three times in a row, KEDA keeps the replicas at least.
+    vLLM's metrics carry the version's name (https://docs.vllm.ai/en/stable/usage/metrics.html). After three failed
+    queries in a row, KEDA keeps at least the current replicas.
     """
     trigger = {
         "serverAddress": settings.prometheus,
@@ -287,7 +294,7 @@ def _by_waiting(target: KubernetesObject, named: str, settings: ServingSettings)
 
 
 def _behaviour(settings: ServingSettings) -> KubernetesObject:
-    """One pod a minute, once what asks for it has lasted."""
+    """Scaling by one pod per minute, once the demand has lasted for some time."""
 
     def steps(seconds: int) -> KubernetesObject:
         policy = {"type": "Pods", "value": 1, "periodSeconds": 60}
@@ -343,18 +350,18 @@ def _probe(path: str, delay: int, period: int) -> KubernetesObject:
 
 
 def _starting(settings: ServingSettings) -> KubernetesObject:
-    """No other probe is asked before this one has passed: large weights may load longer than a server may hang."""
+    """The startup probe. Other probes wait for it, since loading large weights may take longer than a hang."""
     often = {"periodSeconds": START_PERIOD, "failureThreshold": -(-settings.start_seconds // START_PERIOD)}
     return {"httpGet": {"path": "/health", "port": PORT}, **often, "timeoutSeconds": 5}
 
 
 def _forgotten_first() -> KubernetesObject:
-    """The Service forgets a pod some seconds after the pod has got SIGTERM: until then it answers as before."""
+    """The hook that delays the end of a pod for some seconds, until the Service no longer sends it requests."""
     return {"preStop": {"exec": {"command": ["sleep", str(draining.FORGOTTEN_SECONDS)]}}}
 
 
 def _apart(labels: dict[str, str]) -> KubernetesObject:
-    """Pods of one kind lie on different nodes where there is room, so that no node takes all of them with it."""
+    """The constraint that spreads pods over nodes, so that the loss of one node does not end all of them."""
     spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
     return {"topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": labels}}]}
 
@@ -364,7 +371,7 @@ def _amounts(amounts: Any) -> KubernetesObject:
 
 
 def _claim_of(cluster: Cluster, durable: str) -> tuple[str, str]:
-    """The path and the claim of the volume that holds the durable tier. Raises ValueError when none does."""
+    """The path and the claim of the volume that holds the durable tier. Raises ValueError if there is none."""
     claims = {
         path: claim for path, claim in cluster.volumes.items() if f"{durable}/".startswith(f"{path.rstrip('/')}/")
     }

@@ -1,4 +1,4 @@
-"""The interface of what runs the server: processes of this machine, or objects of a cluster."""
+"""The interface for running model servers: as local processes, or as objects on a cluster."""
 
 from typing import ClassVar, Protocol
 
@@ -6,14 +6,14 @@ from slipway.serving.records import ServingRecords
 
 
 class ServingPlace(Protocol):
-    """Runs what the records want."""
+    """Runs the servers that the records request."""
 
     precision: ClassVar[str]
-    """The type of the weights of exports: bf16 or fp32."""
+    """The type of exported weights: bf16 or fp32."""
 
     @property
     def image(self) -> str:
-        """The image of a job that loads a served model; empty where jobs have no image."""
+        """The image of a job that loads a served model; "" if jobs have no image."""
 
     def ensure(self, records: ServingRecords) -> None:
-        """Have a front, and what it needs; does nothing where all of it is there. Raises Unavailable."""
+        """Start the front and everything it needs, unless they run. Raises Unavailable."""

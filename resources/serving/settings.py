@@ -1,6 +1,6 @@
-"""What a cluster gives the pods that serve: the section `compute.serving` of the platform's settings.
+"""Serving settings: the section `compute.serving` of the platform's settings.
 
-The defaults are those of a model on four H200 by tensor parallelism.
+The defaults suit a model on four H200 GPUs with tensor parallelism.
 """
 
 from collections.abc import Mapping
@@ -20,60 +20,61 @@ class ServingSettings:
     """How models are served."""
 
     image: Text
-    """vLLM's image, 0.18 or newer, by digest where it comes from a registry."""
+    """The image of vLLM 0.18 or newer; by digest if it comes from a registry."""
     front_image: Text
-    """The image of the front and of the init container that pulls a model: the platform's own."""
+    """The image of the front and of the init container that pulls a model; the platform's own image."""
     nodes: int = 1
-    """Nodes of one replica; with more than one it is a LeaderWorkerSet, and pipeline stages lie on the nodes."""
+    """The number of nodes of one replica. With more than one, a replica is a LeaderWorkerSet with one pipeline stage
+    per node."""
     tensor_parallel: int = 4
-    """GPUs of one node that share each matrix."""
+    """The number of GPUs of one node for tensor parallelism."""
     context: int = 8192
-    """Tokens of a prompt with its answer, at most."""
+    """The maximum number of tokens of a prompt with its answer."""
     memory_share: float = 0.90
-    """Of each GPU's memory, for weights and the cache of keys and values."""
+    """The share of each GPU's memory for weights and the KV cache."""
     dtype: str = "bfloat16"
-    """The type that vLLM multiplies in."""
+    """The type in which vLLM computes."""
     resources: Mapping[str, Quantity] = field(default_factory=lambda: {GPU: "4", "cpu": "32", "memory": "256Gi"})
-    """What each pod gets, as requests and as limits."""
+    """The requests and the limits of each pod."""
     shared_memory: Quantity = "64Gi"
     """The size of /dev/shm, which counts as memory of the pod."""
     disk: Quantity = "500Gi"
-    """Space on the node for the model's copy."""
+    """The space on the node for the copy of the model."""
     ready_seconds: int = 120
-    """After so long the pod is first asked whether it is ready, and every 10 s from then on."""
+    """The initial delay of the readiness probe, which then runs every 10 s."""
     live_seconds: int = 180
-    """After so long the pod is first asked whether it lives, and every 30 s from then on."""
+    """The initial delay of the liveness probe, which then runs every 30 s."""
     start_seconds: int = 1800
-    """So long a pod may take until it answers for the first time; then it is started again. Until it has answered once
-    nobody asks whether it is ready or lives."""
+    """How long a pod may take until it answers for the first time. After that time, the pod is restarted. The readiness
+    and liveness probes wait for the first answer."""
     least_replicas: int = 2
-    """Pods, or groups of pods, of a version at least."""
+    """The minimum number of replicas of a version; a replica is a pod or a group of pods."""
     most_replicas: int = 6
-    """Pods, or groups of pods, of a version at most."""
+    """The maximum number of replicas of a version."""
     scaler: Literal["hpa", "keda"] = "hpa"
-    """hpa: by the GPUs' use. keda: by the requests that wait in vLLM, where the operator KEDA is installed."""
+    """The autoscaler. hpa: by GPU utilisation. keda: by the requests that wait in vLLM; needs the operator KEDA."""
     gpu_use: int = 80
-    """Percent of the GPUs' use above which replicas are added, one at a time; for hpa."""
+    """For hpa: the GPU utilisation in percent above which replicas are added, one at a time."""
     gpu_metric: Text = "DCGM_FI_DEV_GPU_UTIL"
-    """The metric of the pods that says so, as the cluster's metrics adapter names it."""
+    """For hpa: the pod metric of GPU utilisation, as the cluster's metrics adapter names it."""
     waiting_requests: int = 5
-    """Requests that wait in vLLM, for each replica, above which replicas are added, one at a time; for keda."""
+    """For keda: the number of waiting requests per replica above which replicas are added, one at a time."""
     prometheus: str = ""
-    """The URL at which KEDA asks for vLLM's metrics, such as http://prometheus.monitoring.svc:9090; for keda."""
+    """For keda: the URL of the Prometheus with vLLM's metrics, such as http://prometheus.monitoring.svc:9090."""
     up_seconds: int = 120
-    """How long the use, or the queue, must be high before a replica is added."""
+    """How long the utilisation or the queue must be high before a replica is added."""
     down_seconds: int = 300
-    """How long it must be low before one is taken away."""
+    """How long the utilisation or the queue must be low before a replica is removed."""
     host: str = ""
     """The host of the Ingress; empty for no Ingress."""
     hosts: tuple[Text, ...] = ()
-    """The hosts under which the front answers besides: those of a proxy or an Ingress of one's own."""
+    """Further host names that the front accepts, for your own proxy or Ingress."""
     ingress_class: str = "nginx"
-    """The IngressClass, whose annotations for time-outs are those of nginx."""
+    """The IngressClass. It must support the time-out annotations of nginx."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the nodes that serve."""
+    """The labels of the nodes for serving."""
     tolerations: tuple[Mapping[str, str], ...] = ({"key": GPU, "operator": "Exists"},)
-    """Taints of the nodes that serve."""
+    """The tolerations of the serving pods."""
     priority: str = ""
     """The PriorityClass of the pods."""
 

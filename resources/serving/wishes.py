@@ -1,6 +1,7 @@
-"""Wishes: the one door through which a person, an asset or a sensor says what should answer for a model.
+"""Serving requests: what a person, an asset or a sensor wants to serve for a model.
 
-Each is one create-only record after the newest one, so that of two people who wish at once one finds out.
+Each request is a create-only record after the newest one. If two people make one at the same time, one of them gets an
+error.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -10,11 +11,11 @@ from slipway.serving.records import ServedState, ServedVersion, ServingRecords, 
 
 
 class NotServed(ValueError):
-    """What was asked for cannot be wanted; the message says why."""
+    """A request that cannot be accepted; the message says why."""
 
 
 def check(want: Literal["serve", "back", "stop"], version: int | None, percent: float) -> None:
-    """Raises NotServed for a wish that contradicts itself, and for a share that no version can have."""
+    """Raises NotServed for a contradictory request, or for an impossible share."""
     if want != "serve" and version:
         raise NotServed(f"found version {version} beside {want}, expected one of the two")
     if want != "serve" and percent != 100:
@@ -32,9 +33,9 @@ def serve(
     by: str,
     why: str,
 ) -> ServedState:
-    """Want a version, for the policy's share of the traffic until the verdict. The same wish twice is one.
+    """Request a version, with the policy's share of the traffic until the verdict. Idempotent.
 
-    A switch that is under way ends: what answered before it goes on answering. Raises NotServed.
+    This ends a switch in progress: the version from before it goes on serving. Raises NotServed.
     """
     if not 0 < policy.share <= 1:
         raise NotServed(f"share: found {policy.share:g}, expected above 0 and 1 at most")
@@ -48,7 +49,7 @@ def serve(
 
 
 def stop(records: ServingRecords, model: str, by: str, why: str) -> ServedState:
-    """Want nothing any more: what is under way is answered, and then nothing is. Raises NotServed."""
+    """Request the end of serving: running requests are answered, and then no more. Raises NotServed."""
     state = records.state(model)
     if state.desired is None or (state.desired.want == "stop" and not state.desired.follows):
         return state
@@ -56,10 +57,9 @@ def stop(records: ServingRecords, model: str, by: str, why: str) -> ServedState:
 
 
 def withdraw(records: ServingRecords, model: str, gone: Collection[str], by: str, why: str) -> ServedState:
-    """Want no more that the checkpoints `gone` answer. What else answers or is under way goes on, now with all.
+    """Withdraw the checkpoints `gone` from serving. Another serving version, or the one being switched to, gets all.
 
-    Where nothing is left, nothing answers until there is another champion, where champions are followed. Raises
-    NotServed.
+    If none is left, nothing serves until there is another champion (if champions are followed). Raises NotServed.
     """
     state = records.state(model)
     wish = state.desired
@@ -80,16 +80,17 @@ def back(
     why: str,
     refusal: Callable[[ServedVersion], str] = lambda version: "",
 ) -> ServedState:
-    """Want what answered before, at once, and no later champion by itself. Raises NotServed where there is nothing.
+    """Request the former version at once, and stop following champions. Raises NotServed if there is none.
 
-    While a switch is under way, that is what answered before the switch. `refusal` says why a version may not answer
-    again; such a one is passed over.
+    During a switch, the former version is the one from before the switch. `refusal` says why a version may not serve
+    again; such a version is skipped.
     """
     state = records.state(model)
     now = state.settled
-    answered = list(settled(records, model))
-    under_way = state.coming is not None and state.coming != now
-    former = [now] if under_way and now else [] if under_way else [e for e in reversed(answered) if e != now]
+    if state.coming is not None and state.coming != now:
+        former = [now] if now else []
+    else:
+        former = [version for version in reversed(list(settled(records, model))) if version != now]
     goal = next((version for version in former if not refusal(version)), None)
     if goal is None:
         reason = refusal(former[0]) if former else "no other version has answered before"
@@ -106,5 +107,5 @@ def settled(records: ServingRecords, model: str) -> Iterator[ServedVersion]:
 
 def _wish(records: ServingRecords, state: ServedState, wish: ServingWish) -> ServedState:
     if not records.wish(state, wish):
-        raise NotServed(f"model {state.model}: somebody else has just wished for something: look, and ask again")
+        raise NotServed(f"model {state.model}: somebody else has just made a request; check the state, and try again")
     return records.state(state.model)

@@ -1,1 +1,1 @@
-"""Short jobs: what comes after a training and needs more than one process of the control plane."""
+"""Short jobs: work after a training, such as evaluations, that needs more than one process of the control plane."""

@@ -1,12 +1,12 @@
-"""A short job and its attempts: what is to be done once, and the folder that says how each start of it ended.
+"""Short jobs and their attempts: work that is done once, and a folder with the result of each start of it.
 
-    <durable>/short-jobs/<name>/<attempt>/job.json          the launcher's job, as the first who wanted it described it
+    <durable>/short-jobs/<name>/<attempt>/job.json          the launcher's job, as the first caller described it
                                          /outcome.json      its result, or why there is none
                                                             (`slipway.trainer.record.job_result`)
-                                         /logs/<node>.txt   the end of what it wrote, where it failed
+                                         /logs/<node>.txt   the end of its output, if it failed
 
-The name is a function of what the job is about: whoever wants the same finds the attempt that is under way, or the
-result that is there. `job.json` is create-only, so that all who adopt an attempt submit one and the same job.
+The name is a function of the job's subject, so that a second caller finds the running attempt or the result. `job.json`
+is create-only, so that all callers that adopt an attempt submit the same job.
 """
 
 import shutil
@@ -22,27 +22,29 @@ from slipway.trainer.record import job_result
 from slipway.trainer.record.job_result import ShortJobOutcome
 
 FOLDER = "short-jobs"
-"""On the durable tier."""
-JOB, OUTCOME, LOGS = "job.json", "outcome.json", "logs"
+"""The folder on the durable tier."""
+JOB = "job.json"
+OUTCOME = "outcome.json"
+LOGS = "logs"
 
 
 @dataclass(frozen=True)
 class ShortJob:
-    """Something to be done once."""
+    """Work that is done once."""
 
     kind: str
-    """One word, which begins the names of its jobs."""
+    """One word, with which the names of its jobs begin."""
     about: str
-    """What it is about, for people."""
+    """The subject, for people."""
     identity: Mapping[str, Any]
-    """What makes it another job: all that its result depends on, and nothing of where it runs."""
+    """Everything on which its result depends, without its placement. Two jobs with the same identity are the same."""
     command: tuple[str, ...]
     request: Mapping[str, Any]
-    """The JSON document that the command reads; it is given the path of its `outcome`."""
+    """The JSON document that the command reads; the path of its `outcome` is added."""
     nodes: int = 1
     ranks_per_node: int = 1
     kubernetes: Mapping[str, Any] | None = None
-    """The section `placement.kubernetes` of its pods."""
+    """The section `placement.kubernetes` for its pods."""
 
     @property
     def name(self) -> str:
@@ -70,7 +72,7 @@ class ShortJobAttempt:
         return self.path / LOGS
 
     def claim(self, short_job: ShortJob, nodes: tuple[str, ...], size: int) -> Job:
-        """The launcher's job of this attempt: the one on record, or this one, which is put on record."""
+        """The launcher's job of this attempt: the recorded one, or else this one, which is recorded."""
         job = Job(
             name=self.job_name,
             command=short_job.command,
@@ -88,12 +90,12 @@ class ShortJobAttempt:
         return claimed
 
     def claimed(self) -> Job | None:
-        """The job on record; None for an attempt that nobody has begun. Raises OSError and codec.UndecodableRecord."""
+        """The recorded job; None if the attempt has not begun. Raises OSError and codec.UndecodableRecord."""
         document_read: dict[str, Any] | None = codec.read_if_there(self.path / JOB, dict[str, Any])
         return None if document_read is None else document.job(document_read)
 
     def outcome(self) -> ShortJobOutcome | None:
-        """How it ended; None while it has not. One that cannot be decoded is a failure. Raises OSError."""
+        """The outcome, or None. A damaged outcome counts as a failure. Raises OSError."""
         try:
             return job_result.read(self.path / OUTCOME)
         except codec.OtherFormat:
@@ -109,7 +111,7 @@ class ShortJobAttempt:
 
 
 def newest(durable: Path, short_job: ShortJob) -> ShortJobAttempt:
-    """The attempt to adopt: the newest one, or the one after it when that has failed. Raises OSError."""
+    """The attempt to adopt: the newest one, or the next one if that has failed. Raises OSError."""
     folder = durable / FOLDER / short_job.name
     numbers = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
     attempt = ShortJobAttempt(folder, max(numbers, default=1))
@@ -118,26 +120,24 @@ def newest(durable: Path, short_job: ShortJob) -> ShortJobAttempt:
 
 
 def under_way(durable: Path) -> Iterator[Job]:
-    """The jobs of all attempts that have begun and have no outcome. Raises OSError and codec.UndecodableRecord."""
+    """The jobs of all running attempts. Raises OSError and codec.UndecodableRecord."""
     for name in listing.names_if_there(durable / FOLDER):
         for number in filter(str.isdigit, listing.names_if_there(durable / FOLDER / name)):
             attempt = ShortJobAttempt(durable / FOLDER / name, int(number))
-            if attempt.outcome() is None and (job := attempt.claimed()) is not None:
+            job = attempt.claimed() if attempt.outcome() is None else None
+            if job is not None:
                 yield job
 
 
 def remove_old(durable: Path, before: float, release: Callable[[str], bool]) -> None:
-    """Remove what ended before a time, in seconds since the epoch, with the launcher's jobs.
+    """Remove short jobs that ended before a time, in seconds since the epoch, with the launcher's jobs.
 
-    Every process has read its own result by then. Raises OSError, and what `release` raises.
+    Their callers have read the results by then. Raises OSError, and what `release` raises.
     """
     for folder in sorted((durable / FOLDER).glob("*")):
         begun = [ShortJobAttempt(folder, int(path.name)) for path in folder.glob("[0-9]*")]
-        ends = [
-            (begun_attempt.path / OUTCOME).stat().st_mtime
-            for begun_attempt in begun
-            if (begun_attempt.path / OUTCOME).exists()
-        ]
+        outcomes = [attempt.path / OUTCOME for attempt in begun]
+        ends = [path.stat().st_mtime for path in outcomes if path.exists()]
         if len(ends) == len(begun) and max(ends, default=before) < before:
             for attempt in begun:
                 release(attempt.job_name)

@@ -1,8 +1,8 @@
-"""Size: whether a checkpoint is for one process or for a job, and for how many ranks. From its small files alone.
+"""Checkpoint size: whether an evaluation needs one process or a job, and the number of ranks, from the small files.
 
-What a rank needs is its share of the weights, what FSDP gathers while it computes (the block at work, the next one, and
-what lies outside the blocks), and one sample: its tokens' logits with what the loss makes of them. The rest of the
-memory is for more samples at once (`slipway.trainer.step.measuring`).
+A rank needs memory for its share of the weights, for what FSDP gathers during computation (the current block, the next
+one, and the parameters outside the blocks), and for one sample: the logits of its tokens with the loss's intermediate
+values. The remaining memory serves larger batches (`slipway.trainer.step.measuring`).
 """
 
 import math
@@ -30,14 +30,14 @@ from slipway.trainer.record.fence import Commit
 BLOCK = re.compile(r"model/blocks\.(\d+)\.")
 GATHERED_BLOCKS = 2
 LOGITS = 3
-"""The logits in fp32, their log-softmax, and what the loss keeps of them."""
+"""The number of logits-sized tensors: the logits in fp32, their log-softmax, and what the loss stores."""
 MARGIN = 0.05
-"""The share of a rank's memory that stays free: an allocator's fragments, and what the estimate leaves out."""
+"""The share of a rank's memory that stays free for fragmentation and for what the estimate leaves out."""
 
 
 @dataclass(frozen=True)
 class CheckpointSize:
-    """What a checkpoint's weights take. Sizes are bytes."""
+    """The memory that a checkpoint needs, in bytes."""
 
     settings: Mapping[str, Any]
     """The configuration of its training."""
@@ -46,8 +46,9 @@ class CheckpointSize:
     sample: int
 
     def of_rank(self, ranks: int) -> int:
-        """What one of so many ranks needs at least."""
-        return math.ceil(self.weights / ranks) + (self.gathered if ranks > 1 else 0) + self.sample
+        """The minimum memory of one of `ranks` ranks."""
+        gathered = self.gathered if ranks > 1 else 0
+        return math.ceil(self.weights / ranks) + gathered + self.sample
 
 
 def of_checkpoint(source: TierSource, commit: Commit) -> CheckpointSize:
@@ -88,12 +89,12 @@ def of_tensors(settings: Mapping[str, Any], tensors: Mapping[str, TensorEntry]) 
 def choose_ranks(
     size: CheckpointSize, evaluation: Evaluation, nodes: int, ranks_per_node: int, node_room: Room | None
 ) -> RankPlaces | None:
-    """Where an evaluation runs: the fewest ranks that have room; None for one process of the control plane.
+    """The smallest layout with enough memory for an evaluation; None for one process of the control plane.
 
-    `nodes` is the most that the training may have. Without a room (None), nothing is known of the ranks' memory:
-    then it takes as many ranks as the training needs to hold its model, which have room for more.
+    `nodes` is the maximum number of nodes of the training. If `node_room` is None, the memory of ranks is unknown; then
+    the evaluation uses as many ranks as the training needs for its model, which is enough.
 
-    Raises ValueError, with the numbers and what to change, when nothing fits.
+    Raises ValueError with the numbers and what to change if nothing fits.
     """
     if not evaluation.ranks and size.weights <= evaluation.process_gigabytes * 1e9:
         return None
@@ -113,7 +114,7 @@ def choose_ranks(
         f"{max(0, _rank_bytes(node_room, rank_places)) / 1e9:,.2f} GB"
         for rank_places in dict.fromkeys((possible[0], most))
     )
-    remedy = "take more ranks (evaluation.ranks)" if evaluation.ranks else "allow more nodes (placement.nodes.max)"
+    remedy = "use more ranks (evaluation.ranks)" if evaluation.ranks else "allow more nodes (placement.nodes.max)"
     raise ValueError(
         f"evaluation: weights of {size.weights / 1e9:,.2f} GB do not fit {node_room.name}{needs}; {remedy}, or divide "
         "matrices too (evaluation.tensor)"
@@ -121,22 +122,21 @@ def choose_ranks(
 
 
 def in_this_place(node_room: Room | None, sees_nodes: bool) -> Room | None:
-    """The room of the ranks: that of the cluster's profile, or this machine's, where the nodes are parts of it."""
+    """The memory of the ranks: that of the cluster's profile, or that of this machine if it hosts the nodes."""
     return room.local_room(1) if node_room is None and sees_nodes else node_room
 
 
 def _rank_bytes(node_room: Room, rank_places: RankPlaces) -> int:
-    """What a rank has for the model: this machine's memory is divided, a GPU's is a rank's own."""
+    """The memory of a rank for the model. Ranks share the host's memory, but each has its own GPU."""
     rank_memory = node_room.rank_bytes if node_room.on_gpu else node_room.host_bytes // rank_places.ranks
     groups = 2 if rank_places.ranks > 1 else 0
     return int((1 - MARGIN) * rank_memory) - node_room.context_bytes - groups * node_room.group_bytes
 
 
 def _holders(settings: Mapping[str, Any], nodes: int, ranks_per_node: int) -> int:
-    """How many ranks of the training have room for one copy of its weights together.
+    """The number of the training's ranks that together hold one copy of its weights.
 
-    Where FSDP divides a training over all ranks, a quarter of them: it holds 16 bytes a parameter there, and an
-    evaluation 4.
+    If FSDP shards over all ranks, a quarter of them: the training needs 16 bytes per parameter, an evaluation 4.
     """
     layout: Mapping[str, Any] = settings.get("layout", {})
     divided: int = layout.get("tensor", 1) * layout.get("pipeline", 1)
@@ -151,13 +151,13 @@ def _holders(settings: Mapping[str, Any], nodes: int, ranks_per_node: int) -> in
 
 
 def _element_bytes(dtype: str) -> int:
-    """Of a type by its name in safetensors: F32, BF16, F8_E4M3, I64, BOOL."""
+    """The bytes per element of a type by its name in safetensors, such as F32, BF16, F8_E4M3, I64, BOOL."""
     bits = re.search(r"\d+", dtype)
     return int(bits[0]) // 8 if bits else 1
 
 
 def with_gpus(section: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    """The section `placement.kubernetes` for pods of so many ranks: they ask for as many GPUs, where it says any."""
+    """The section `placement.kubernetes` for pods of `ranks` ranks: if it requests GPUs, then one per rank."""
     requested = section.get("resources")
     if not requested:
         return dict(section)

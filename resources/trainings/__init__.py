@@ -1,1 +1,1 @@
-"""Trainings as the control plane sees them: their records, their facts, the decision, and the control that acts."""
+"""Trainings in the control plane: their records, their facts, the decision, and the control that acts on it."""

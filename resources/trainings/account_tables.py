@@ -1,18 +1,18 @@
-"""Account tables: what the time of all trainings was spent on, for SQL by duckdb in this process.
+"""Account tables: how all trainings spent their time, for SQL queries with duckdb in this process.
 
 trainings(training, begun, wall_seconds, ettr_meta, ettr_bytedance, goodput, mfu, interruptions)
-spent(training, bucket, seconds)                    each second of a training in one bucket
+spent(training, bucket, seconds)                    the seconds of a training; each second is in one bucket
 lost(training, incident, cause, node, bucket, seconds, team, rank_hours, money)
-                                                    what interruptions cost; a node's part where there are several
+                                                    the cost of interruptions, divided among their nodes
 cost(training, recipe, sweep, trial, team, cause, day, bucket, spot, rank_hours, money)
-                                                    what its ranks held; money where prices are set
+                                                    the rank-hours of a training; money if prices are set
 
 quotas(team, per, begins, ends, rank_hours, used, remaining)
-                                                    the quotas of the settings, in the period of now
+                                                    the quotas of the settings in the current period
 
-`team` is the owner that the recipe has today, or the training's last one. The cause of an interruption is why it
-happened; that of a cost is why the training began, in one of the words of `naming.kind_of_cause`: empty for one that a
-person began.
+`team` is the current owner of the recipe, or else the training's last owner. In `lost`, `cause` is the cause of the
+interruption. In `cost`, it is why the training was started, as a word of `naming.kind_of_cause`, or empty if a person
+started it.
 """
 
 import itertools
@@ -67,7 +67,7 @@ COLUMNS["quotas"] = {
     **dict.fromkeys(("rank_hours", "used", "remaining"), "DOUBLE"),
 }
 ROWS = 10_000
-"""Rows of an answer that are shown where nobody says how many."""
+"""The default number of rows in an answer."""
 Rows = dict[str, list[tuple[Any, ...]]]
 
 
@@ -77,7 +77,7 @@ def rows(
     owners: Mapping[str, str] = NOBODY,
     quotas: Iterable[QuotaStatus] = (),
 ) -> Rows:
-    """The rows of each table; a training that was never wanted, or cannot be read, has none."""
+    """The rows of each table. A training that never started, or whose records cannot be read, has none."""
     tables: Rows = {name: [] for name in COLUMNS}
     for store in stores:
         _add(tables, store.id, store.folder, prices, cost_subject(store, owners))
@@ -104,7 +104,7 @@ def ask(
     quotas: Iterable[QuotaStatus] = (),
     most: int = ROWS,
 ) -> user_queries.QueryAnswer:
-    """What a query gives, with its first `most` rows. Raises ValueError for a query that is not SQL."""
+    """The answer of a query, with its first `most` rows. Raises ValueError if the query is not valid SQL."""
     return user_queries.over_rows(query, COLUMNS, rows(stores, prices, owners, quotas), most)
 
 

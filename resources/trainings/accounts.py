@@ -1,14 +1,12 @@
-"""Accounts: what each training's time was spent on, and what that costs, from its records.
+"""Accounts: how each training spent its time, and what that costs, from its records.
 
-The ledger's segments are folded one by one (`slipway.trainer.record.accounting.segments`), in proportion to what is new
-in them. How far, and to what result, is kept beside the training's records in accounts.json, so that a ledger of a
-million events is read once. The file is a cache: one that is damaged, of another version, or gone costs a reading, and
-nothing else.
+The ledger's segments are folded one by one (`slipway.trainer.record.accounting.segments`). The file accounts.json
+beside the training's records keeps the position and the result, so that only new events of a long ledger are read.
+The file is only a cache; if it is damaged, outdated or missing, the ledger is read again.
+Costs are rank-hours and their price, by use of time. A rank holds its GPU or processor from the start of its job's
 
-Costs are rank-hours and their price, by what the time was spent on. A rank holds its processor or GPU from the moment
-at which its job's processes begin, also while it repeats steps or waits for a restart. It holds none while the training
-waits for nodes, is queued, or is stopped. A cost has a subject: its recipe, its sweep and trial, its team, and why the
-training began.
+processes, also while it repeats steps or waits for a restart. It holds none while the training waits for nodes, is
+queued, or is stopped. A cost has a subject: the recipe, the sweep and trial, the team, and why the training started.
 """
 
 import contextlib
@@ -39,19 +37,19 @@ from slipway.trainer.record.incidents import IncidentRecord
 ACCOUNTS_FILE = "accounts.json"
 FORMAT = "slipway.accounts/1"
 PIECE_BYTES = 8 << 20
-"""A segment is read in pieces of about this size."""
+"""The size of the pieces in which a segment is read."""
 WORTH_KEEPING = 256 << 10
-"""After so many new bytes the folds are kept; fewer are quickly read again."""
+"""The number of new bytes from which the folds are stored; fewer are quickly read again."""
 LEADER = "rank-0"
 MARKS = ("detected", "ranks_ready", "incident", "ended", "away")
-"""What other writers' events count."""
+"""The events of other writers that matter for the account."""
 FREE = (buckets.WAITING, buckets.QUEUE, buckets.STOPPED)
 NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass
 class SegmentReading:
-    """How far one segment was read, and what it says."""
+    """The position in one segment, and the result of what was read."""
 
     offset: int = 0
     fold: GenerationFold = field(default_factory=GenerationFold)
@@ -60,18 +58,18 @@ class SegmentReading:
 
 @dataclass
 class FoldedLedger:
-    """All segments of a training, by their file's name."""
+    """All segments of a training, by file name."""
 
     segments: dict[str, SegmentReading] = field(default_factory=dict)
 
 
 def of(folder: Path, now: float | None = None) -> Account:
-    """The account of the training in a folder. Raises ValueError for one that was never started, and Unreadable."""
+    """The account of the training in a folder. Raises ValueError if it never started, and Unreadable."""
     return account(_history(folder), time.time() if now is None else now)
 
 
 def of_if_any(folder: Path, now: float | None = None) -> tuple[Account, EffectiveTime] | None:
-    """The account and its figures; None for a training that was never wanted, and where it cannot be read."""
+    """The account and its effective time; None if the training never started or cannot be read."""
     with contextlib.suppress(ValueError, OSError):
         read_account = of(folder, now)
         return read_account, effective_time(read_account)
@@ -79,9 +77,9 @@ def of_if_any(folder: Path, now: float | None = None) -> tuple[Account, Effectiv
 
 
 def interruption_costs(folder: Path) -> dict[str, InterruptionCost]:
-    """What each interruption of a training has cost so far, by the token of the generation that it ended.
+    """The cost of each interruption of a training so far, by the token of the generation that it ended.
 
-    Empty for a training that was never started. Raises Unreadable.
+    Empty for a training that never started. Raises Unreadable.
     """
     with contextlib.suppress(ValueError):
         return {interruption.token: interruption for interruption in of(folder).interruptions}
@@ -89,7 +87,7 @@ def interruption_costs(folder: Path) -> dict[str, InterruptionCost]:
 
 
 def folded(folder: Path) -> FoldedLedger:
-    """The folds of all segments, from those that were kept and what is new since. Raises Unreadable."""
+    """The folds of all segments, from the stored ones and the new events. Raises Unreadable."""
     stored = _stored_folds(folder)
     ledger_folds = FoldedLedger()
     new = 0
@@ -109,7 +107,7 @@ def folded(folder: Path) -> FoldedLedger:
 
 @dataclass(frozen=True)
 class RankPrice:
-    """What a rank costs for an hour: its GPU with its part of the node."""
+    """The price of one rank for one hour: its GPU and its share of the node."""
 
     on_demand: float
     spot: float
@@ -117,60 +115,62 @@ class RankPrice:
 
 @dataclass(frozen=True)
 class Prices:
-    """What a rank-hour costs everybody, and the teams that have prices of their own."""
+    """The general prices of a rank-hour, and the teams with their own prices."""
 
     currency: str
     on_demand: float
     spot: float
     teams: Mapping[str, RankPrice] = field(default_factory=dict)
-    """By owner."""
+    """Prices by owner."""
 
     def of(self, owner: str) -> RankPrice:
-        """What the owner pays."""
+        """The price for an owner."""
         return self.teams.get(owner) or RankPrice(self.on_demand, self.spot)
 
 
 @dataclass(frozen=True)
 class CostShare:
-    """Rank-hours of one day that were spent on one thing."""
+    """The rank-hours of one day in one bucket."""
 
     day: datetime.date
-    """In UTC, when the stretch of time began."""
+    """The day in UTC on which the stretch of time began."""
     bucket: str
-    """Of `slipway.trainer.record.accounting.buckets`."""
+    """A name from `slipway.trainer.record.accounting.buckets`."""
     rank_hours: float
 
 
 @dataclass(frozen=True)
 class TrainingCost:
-    """What a training held, and what that costs."""
+    """The rank-hours of a training, and their price."""
 
     shares: tuple[CostShare, ...]
     spot: bool
     """Whether its pods may run on spot nodes."""
     ranks: Mapping[int, int] = field(default_factory=dict)
-    """The ranks of each incarnation."""
+    """The number of ranks of each incarnation."""
     owner: str = ""
-    """Who owns the training by its terms; empty where they do not say."""
+    """The owner in the training's run policy, or ""."""
 
     @property
     def rank_hours(self) -> float:
         return sum(share.rank_hours for share in self.shares)
 
     def lost_to(self, interruption: InterruptionCost) -> float:
-        """The rank-hours that an interruption took."""
+        """The rank-hours that an interruption cost."""
         seconds_lost = sum(
             seconds for bucket, seconds in interruption.lost.items() if bucket not in FREE and seconds > 0
         )
         return seconds_lost * self.ranks.get(int(interruption.token.split(".")[0]), 0) / HOUR
 
     def money(self, hours: float, price: RankPrice | None) -> float | None:
-        """The price of so many rank-hours; None where no prices are set."""
-        return None if price is None else hours * (price.spot if self.spot else price.on_demand)
+        """The price of `hours` rank-hours; None if no prices are set."""
+        if price is None:
+            return None
+        return hours * (price.spot if self.spot else price.on_demand)
 
 
 def cost_of(folder: Path, account: Account) -> TrainingCost:
-    """The cost of the training in a folder, whose account is given. Raises ValueError and Unreadable."""
+    """The cost of the training in a folder, from its account. Raises ValueError and Unreadable."""
     run_policy = records.read(RunPolicy, folder / files.RUN_POLICY)
     claims = fence.claims(folder)
     counts = [min(len(claim.nodes), run_policy.max_nodes) * run_policy.ranks_per_node for claim in claims]
@@ -182,7 +182,7 @@ def cost_of(folder: Path, account: Account) -> TrainingCost:
 
 
 def cost_if_any(folder: Path, now: float | None = None) -> TrainingCost | None:
-    """The cost; None for a training that was never wanted, and where it cannot be read."""
+    """The cost of a training; None if it never started or cannot be read."""
     known = of_if_any(folder, now)
     try:
         return cost_of(folder, known[0]) if known else None
@@ -191,7 +191,8 @@ def cost_if_any(folder: Path, now: float | None = None) -> TrainingCost | None:
 
 
 def cost_shares(account: Account, starts: Sequence[tuple[float, int]]) -> list[CostShare]:
-    """Rank-hours by day and bucket; `starts` are when each incarnation was claimed, ascending, and its ranks."""
+    """Rank-hours by day and bucket. `starts` holds the claim time and the number of ranks of each incarnation,
+    ascending."""
     times = [at for at, _ in starts]
     sums = dict[tuple[datetime.date, str], float]()
     for stretch in account.stretches:
@@ -206,20 +207,20 @@ def cost_shares(account: Account, starts: Sequence[tuple[float, int]]) -> list[C
 
 @dataclass(frozen=True)
 class CostSubject:
-    """Whom the cost of a training is for."""
+    """To whom and to what the cost of a training is charged."""
 
     recipe: str
     sweep: str
-    """Empty for a training that is no trial."""
+    """The sweep of a trial; else ""."""
     trial: int | None
     team: str
-    """Empty where no recipe says."""
+    """The owner in the recipe, or ""."""
     cause: str
-    """Why it began, as `naming.kind_of_cause` says."""
+    """Why the training was started, as a word of `naming.kind_of_cause`."""
 
 
 def cost_subject(store: TrainingStore, owners: Mapping[str, str] = NOBODY) -> CostSubject:
-    """Whom a training's cost is for; `owners` are those of the recipes, by name."""
+    """The subject of a training's cost; `owners` holds the owner of each recipe by name."""
     try:
         specification = store.specification()
         cause = naming.kind_of_cause(store.specification(), store.run_policy())
@@ -252,7 +253,7 @@ def _read_on(path: Path, reading: SegmentReading) -> None:
 
 
 def _mark(event: JournalEvent) -> dict[str, float | str]:
-    """What counts of an event of another writer; all its values are numbers or texts."""
+    """The relevant fields of an event of another writer, as numbers and texts."""
     fields = {name: event[name] for name in ("event", "t", "kind", "reason", "cause", "ended_at", "seconds")
             if event.get(name) is not None}  # fmt: skip
     return {**fields, "nodes": ",".join(event.get("nodes", ()))}
@@ -279,12 +280,11 @@ def _history(folder: Path) -> TrainingHistory:
         )
     claims = fence.claims(folder)
     numbers = {token.incarnation for token in [*(claim.token for claim in claims), *generations]}
+    exits = {number: fence.past_exit(folder, number) for number in numbers}
     every = [(token.incarnation, event) for token, events in marks.items() for event in events]
     return TrainingHistory(
         claims=claims,
-        exits={
-            number: exit_record for number in numbers if (exit_record := fence.past_exit(folder, number)) is not None
-        },
+        exits={number: exit_record for number, exit_record in exits.items() if exit_record is not None},
         generations=generations,
         wishes=_wishes(folder),
         submitted=_submitted(folder),
@@ -301,7 +301,7 @@ def _history(folder: Path) -> TrainingHistory:
 
 
 def _incidents(folder: Path) -> list[IncidentRecord]:
-    """The incidents that ended a generation, as far as their records can be read."""
+    """The incidents that ended a generation and whose records can be read."""
     records_read = []
     for name in incidents.names(folder):
         with contextlib.suppress(ValueError, OSError):

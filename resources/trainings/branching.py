@@ -1,9 +1,9 @@
-"""Branching: a new training that continues a checkpoint of another one, with its full state, and a replay of steps.
+"""Branching: start a new training from a checkpoint of another one, with its full state; and replay steps.
 
-It has the parent's numbers as they were at that step, with the changes that the parent took over while it ran, and what
-is changed for it. Its first incarnation restores the parent's checkpoint, which is held until it has one of its own. A
-replay is a branch that keeps nothing: processes of their own run `slipway.trainer.replay`, and what they did is
-compared with what the parent did.
+A branch has the parent's identity config at that step, including changes that the parent accepted while it ran, plus
+its own changes. Its first incarnation restores the parent's checkpoint, which is held until the branch has a checkpoint
+of its own. A replay repeats steps and keeps nothing: separate processes run `slipway.trainer.replay`, which compares
+their results with those of the parent.
 """
 
 import dataclasses
@@ -32,11 +32,11 @@ from slipway.trainer.record import files, removals
 from slipway.trainer.record.fence import Commit
 
 ABANDONED_DAYS = 7.0
-"""A branch that never saved anything, and was stopped or failed for good, holds its parent's checkpoint for so long."""
+"""How long a branch that ended without any checkpoint still holds its parent's checkpoint."""
 NEAREST = 4
-"""So many steps are named where there is no checkpoint of the one that was asked for."""
+"""How many of the nearest checkpoints a message names if the requested one does not exist."""
 WITHIN_TOLERANCE = 3
-"""The exit code of `slipway.trainer.replay` for steps that differ by less than the tolerance; 0 is for equal ones."""
+"""The exit code of `slipway.trainer.replay` if steps differ by less than the tolerance; 0 means equal steps."""
 
 
 def branch(
@@ -50,12 +50,12 @@ def branch(
     revision: str = "",
     id: str = "",
 ) -> TrainingStore:
-    """Propose the training that continues the parent's commit with these changes; asking twice finds the same one.
+    """Propose a training that continues the parent's commit with these changes. Idempotent.
 
-    `run_policy` is its own; it may have changes too, which are then named in `changes`. `name` distinguishes branches
-    that are otherwise the same. `id` is given for a trial alone: what else continues has the id of what it is. It is
-    not wanted yet (`Trainings.start`). Raises ValueError, before anything is written, for changes that a continuation
-    with the full state cannot make.
+    `run_policy` is the branch's own; `changes` also names its changes to the policy. `name` distinguishes branches that
+    are otherwise equal. Only trials pass an `id`; the id of any other branch follows from its content. The branch does
+    not start yet (`Trainings.start`). Raises ValueError, before anything is written, for changes that are impossible
+    with the full state.
     """
     specification = parent.specification()
     numbers = numbers_at(parent, specification, commit.step)
@@ -75,9 +75,9 @@ def branch(
 
 
 def let_go_if_abandoned(root: Trainings, facts: TrainingFacts, now: float) -> bool:
-    """End the hold of a branch that never saved anything and that nobody has wanted for `ABANDONED_DAYS`.
+    """Release the hold of a branch without checkpoints that has been stopped for `ABANDONED_DAYS`.
 
-    Whether a hold ended. Raises OSError.
+    Returns whether a hold was released. Raises OSError.
     """
     branch = facts.specification.branch
     if branch is None or facts.commits or facts.unfinished or facts.running or facts.desired is None:
@@ -89,9 +89,9 @@ def let_go_if_abandoned(root: Trainings, facts: TrainingFacts, now: float) -> bo
 
 
 def hold_again(root: Trainings, store: TrainingStore) -> None:
-    """Hold what a branch begins from, where it is wanted again and has no checkpoint of its own.
+    """Hold the parent's checkpoint again for a branch that restarts without a checkpoint of its own.
 
-    Raises ValueError when that was removed meanwhile, and OSError.
+    Raises ValueError if the checkpoint was removed meanwhile, and OSError.
     """
     branch = store.specification().branch
     if branch is None or store.commits():
@@ -102,16 +102,16 @@ def hold_again(root: Trainings, store: TrainingStore) -> None:
         holds.require_kept(parent, [branch.commit])
     except holds.NotKept:
         raise ValueError(
-            f"{store.id}: the checkpoint {branch.training}@{branch.step} that it begins from was removed, as nobody "
-            f"had wanted it for {ABANDONED_DAYS:.0f} days; branch from another one"
+            f"{store.id}: the checkpoint {branch.training}@{branch.step} from which it starts was removed, since the "
+            f"branch had been stopped for {ABANDONED_DAYS:.0f} days; branch from another checkpoint"
         ) from None
 
 
 def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchRecord, name: str) -> Specification:
-    """The specification of a training that continues one with these numbers. Raises ValueError with the field."""
+    """The specification of a branch of a training with this identity config. Raises ValueError with the field."""
     if parent.script:
         raise ValueError(
-            f"training {branch.training}: found a script's, expected one of our models: only its script knows its state"
+            f"training {branch.training}: found a script, expected a built-in model: only the script knows its state"
         )
     try:
         changing.check_continues(branch.changed, numbers, branch.step)
@@ -123,20 +123,21 @@ def continued(parent: Specification, numbers: Mapping[str, Any], branch: BranchR
         known = fault.field in branch.changed and str(fault).startswith("expected ")
         value_text = f"found {branch.changed[fault.field]!r}, " if known else ""
         raise ValueError(f"{fault.field}: {value_text}{fault}") from None
-    if (steps := sections["run"]["steps"]) <= branch.step:
-        raise ValueError(f"run.steps: found {steps}, expected more than {branch.step}, where it begins")
+    steps = sections["run"]["steps"]
+    if steps <= branch.step:
+        raise ValueError(f"run.steps: found {steps}, expected more than {branch.step}, the step of the checkpoint")
     return Specification(parent.recipe, sections, parent.snapshot, parent.tokenizer, name, branch)
 
 
 def numbers_at(store: TrainingStore, specification: Specification, step: int) -> dict[str, Any]:
-    """The numbers of a training at a checkpoint: those of its specification, as it had changed them by then."""
+    """The identity config of a training at a checkpoint: its specification with the changes up to that step."""
     values = recorded.values(recorded.held_at(store.folder, step))
     own = {field: value for field, value in values.items() if field.split(".")[0] in NUMBERS}
     return changing.with_fields(specification.identity_config, own)
 
 
 def lineage(branch: BranchRecord, numbers: Mapping[str, Any], run_policy: RunPolicy, revision: str) -> dict[str, Any]:
-    """What a person is shown of where a branch comes from: the checkpoint, and by field its value before and now."""
+    """The origin of a branch, for people: the checkpoint, and for each changed field the old and the new value."""
     before = {**run_policy.operation, **numbers}
     changed = {name: [changing.value_of(before, name), value] for name, value in branch.changed.items()}
     if revision and revision != branch.revision:
@@ -145,10 +146,10 @@ def lineage(branch: BranchRecord, numbers: Mapping[str, Any], run_policy: RunPol
 
 
 def commit_at(store: TrainingStore, step: int | None) -> Commit:
-    """The newest checkpoint, or the one of this step. Raises ValueError that names the nearest steps."""
+    """The newest checkpoint, or that of `step`. Raises a ValueError that names the nearest steps."""
     commits = {commit.step: commit for commit in store.commits()}
     if not commits:
-        raise ValueError(f"{store.id}: found no checkpoint, expected one to begin from")
+        raise ValueError(f"{store.id}: found no checkpoint, expected one to start from")
     if step is None:
         return commits[max(commits)]
     if step not in commits:
@@ -159,12 +160,12 @@ def commit_at(store: TrainingStore, step: int | None) -> Commit:
 
 
 def nearest(steps: Mapping[int, Any] | Sequence[int], step: int) -> list[int]:
-    """Some of these steps, the nearest to one, in their order."""
+    """The `NEAREST` steps that are closest to `step`, ascending."""
     return sorted(sorted(steps, key=lambda candidate: abs(candidate - step))[:NEAREST])
 
 
 def revision_of(store: TrainingStore, incarnation: int) -> str:
-    """The revision of the code that an incarnation ran, empty where it is not on record."""
+    """The revision of the code that an incarnation ran, or "" if it is not recorded."""
     started = [event for event in read_sample(store.folder).events if event["event"] == "started"]
     revisions = [
         str(event["revision"]) for event in started if event.get("incarnation") == incarnation and "revision" in event
@@ -183,18 +184,17 @@ def replay(
     as_json: bool = False,
     output: IO[str] | None = None,
 ) -> int:
-    """Do `steps` steps from the checkpoint of step `first` again; the exit code of `slipway.trainer.replay`, which
-    prints.
+    """Repeat `steps` steps from the checkpoint of step `first`; returns the exit code of `slipway.trainer.replay`.
+    Output and errors go to `output`, or to those of this process if it is None. `ranks` defaults to the last number of
 
-    It prints into `output`, None for where this process does, what is wrong too where it is given.
+    ranks. The shards are staged into a scratch folder, so that no node's NVMe changes. `changes` overrides fields.
 
-    By default with as many ranks as trained last. The shards are staged into a scratch folder, so that no node's NVMe
-    is touched. `changes` are fields that are set otherwise. Raises ValueError for a training whose loop is a script's,
-    for a step without a checkpoint, with the nearest ones, and where retention removes one that is read.
+    Raises ValueError for a training by a script, for a step without a checkpoint, and if the retention is removing a
+    checkpoint that the replay needs.
     """
     facts = store.read()
     if facts.specification.script:
-        raise ValueError(f"training {store.id}: found a script's, expected one of our models: only its steps are known")
+        raise ValueError(f"training {store.id}: found a script, expected a built-in model: only its steps are known")
     commit_at(store, first)
     with scratch.folder("slipway-replay") as scratch_folder:
         config = scratch_folder / "config.json"
@@ -203,11 +203,16 @@ def replay(
         ranks = ranks or _ranks(facts)
         python = [sys.executable, "-P", "-m"]
         agent = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "--no-python", *python]
-        chosen = ["--from", str(first), "--steps", str(steps)]
-        chosen += [] if tolerance is None else ["--tolerance", str(tolerance)]
-        chosen += ["--set", json.dumps(changes)] if changes else []
-        chosen += ["--json"] if as_json else []
-        command = [*python, *(agent if ranks > 1 else []), "slipway.trainer.replay", str(config), *chosen]
+        options = ["--from", str(first), "--steps", str(steps)]
+        if tolerance is not None:
+            options += ["--tolerance", str(tolerance)]
+        if changes:
+            options += ["--set", json.dumps(changes)]
+        if as_json:
+            options.append("--json")
+        if ranks > 1:
+            python += agent
+        command = [*python, "slipway.trainer.replay", str(config), *options]
         read = [commit.name for commit in facts.commits if first <= commit.step <= first + steps]
         with holds.holding(store.folder, read, "a replay", f"it does steps {first + 1} to {first + steps} again"):
             holds.require_kept(store.folder, read)
@@ -215,15 +220,18 @@ def replay(
 
 
 def _gone(store: TrainingStore, step: int) -> str:
-    """What became of the checkpoint of a step that does not count any more; empty where there was none."""
-    for where, description in ((files.SET_ASIDE, "a damaged checkpoint, which was set aside"),
-                         (files.PRUNED, "a checkpoint that was removed, as no tier keeps it any more")):  # fmt: skip
+    """What happened to the checkpoint of a step that is no longer valid; "" if there was none."""
+    descriptions = {
+        files.SET_ASIDE: "a damaged checkpoint, which was set aside",
+        files.PRUNED: "a checkpoint that the retention removed from all tiers",
+    }
+    for where, description in descriptions.items():
         if any(int(name.split(".")[0]) == step for name in removals.commits(store.folder, where)):
             return description
     return ""
 
 
 def _ranks(facts: TrainingFacts) -> int:
-    """With how many ranks the training was started last."""
+    """The number of ranks of the training's last start."""
     worlds = [int(event["world"]) for event in read_sample(facts.folder).events if event["event"] == "started"]
     return worlds[-1] if worlds else 1

@@ -1,11 +1,11 @@
-"""Budgets: how many ends of each class are too many while a training makes no new checkpoint. Pure.
+"""Budgets: how many failures of each cause a training may have without a new checkpoint. Pure.
 
-What machines do is no fault of the training: it may cost many starts, with a rest before each. An error of the program
-is tried a few times. What a new start cannot change is not tried again. `slipway.trainer.record.causes` has the
-numbers.
+Failures of machines are not the training's fault: they may cost many starts, with a pause before each. Errors of the
+program are retried a few times. Errors that a new start cannot change are not retried. `slipway.trainer.record.causes`
+has the numbers.
 
-A training that has a checkpoint is ended only for what lies in itself: its specification, its code, its data. Whatever
-else goes on for too long holds it back: it waits for a person, and is tried again after longer and longer rests.
+A training with a checkpoint fails for good only because of its own specification, code or data. Any other failure that
+repeats too often holds it back: it waits for a person, and is retried after longer and longer pauses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,34 +17,36 @@ from slipway.trainer.record import causes
 
 IN_A_ROW = "in a row without a new checkpoint"
 IN_ALL = 3
-"""So many times the recipe's `recovery.failures_without_checkpoint` ends of all counted classes are too many."""
+"""The budget for failures of all causes together, as a multiple of `recovery.failures_without_checkpoint`."""
 PROMPT = 2
-"""So many starts in a row without a new checkpoint follow at once; before the later ones there is a rest."""
-FIRST_REST, LONGEST_REST = 5.0, 300.0
-"""Seconds; each rest is twice as long as the one before."""
+"""The number of restarts in a row without a new checkpoint that happen at once; later ones wait."""
+FIRST_REST = 5.0
+LONGEST_REST = 300.0
+"""The first and the longest pause before a restart, in seconds; each pause is twice as long as the one before."""
 LONGEST_HELD_REST = 1800.0
-"""The same for a training that waits for a person: each start takes nodes, and each failure notifies."""
+"""The longest pause for a training that waits for a person. It is longer, since each start occupies nodes and each
+failure sends a notification."""
 
 
 def exhausted(kinds: Sequence[str], limit: int, policies: Mapping[str, str], has_checkpoint: bool = False) -> str:
-    """Which budget ran out, so that the training is given up, as a sentence; empty while none did.
+    """The exhausted budget for which the training fails for good, as a sentence; "" if there is none.
 
-    kinds: the classes of the ends in a row without a new checkpoint. given: the recipe's limit. policies: the recipe's
-    answers by cause. has_checkpoint: whether there is one at all, of whatever start.
+    kinds: the causes of the failures in a row without a new checkpoint. limit: the recipe's limit. policies: the
+    recipe's reactions by cause. has_checkpoint: whether the training has any checkpoint.
     """
     return _spent([kind for kind in kinds if may_end(kind, policies, has_checkpoint)], limit, policies)
 
 
 def may_end(kind: str, policies: Mapping[str, str], has_checkpoint: bool) -> bool:
-    """Whether ends of this class may end the training itself, and do not only hold it back."""
+    """Whether failures of this cause may end the training for good, instead of holding it back."""
     cause = causes.cause(kind)
-    if cause.is_own or causes.answer(kind, policies) == causes.STOP:  # the recipe is the training's own word
+    if cause.is_own or causes.answer(kind, policies) == causes.STOP:  # the recipe asks for it
         return True
     return cause.fault != "platform" and not has_checkpoint
 
 
 def exceeded_budget(kinds: Sequence[str], limit: int, policies: Mapping[str, str]) -> str:
-    """Which budget ran out, whether or not that ends the training: where it does not, the training waits for a person.
+    """The exhausted budget, even if it does not end the training but makes it wait for a person; else "".
 
     Arguments as for `exhausted`.
     """
@@ -56,7 +58,7 @@ def _spent(kinds: Sequence[str], recipe_limit: int, policies: Mapping[str, str])
         count = kinds.count(kind)
         limit = _limit(kind, recipe_limit, policies)
         if limit == causes.AT_ONCE:
-            return f"a failure of class {kind or 'unknown'} ends the training at once"
+            return f"a failure of class {kind or 'unknown'} is not retried"
         if limit is not None and count >= limit:
             return f"{counted(count, 'failure')} of class {kind or 'unknown'} {IN_A_ROW}, expected {limit - 1} at most"
     counting = [kind for kind in kinds if _limit(kind, recipe_limit, policies) is not None]
@@ -66,17 +68,17 @@ def _spent(kinds: Sequence[str], recipe_limit: int, policies: Mapping[str, str])
 
 
 def exhausted_by(facts: TrainingFacts) -> str:
-    """Which budget of a training ran out, as `exhausted`."""
+    """The exhausted budget of a training, as `exhausted`."""
     run_policy = facts.run_policy
     kinds = facts.kinds_without_checkpoint
     recipe_limit = run_policy.failures_without_checkpoint
-    if facts.folder.parent.name == TRIALS:  # given up at once: its sweep starts it again, perhaps elsewhere
+    if facts.folder.parent.name == TRIALS:  # a trial does not wait for a person: its sweep starts it again
         return _spent(kinds, recipe_limit, run_policy.policies)
     return exhausted(kinds, recipe_limit, run_policy.policies, facts.has_checkpoint)
 
 
 def held_by(facts: TrainingFacts) -> str:
-    """Which budget of a wanted training that is not given up ran out, so that it waits for a person; empty else."""
+    """The exhausted budget for which an unfinished training waits for a person; "" if there is none."""
     run_policy = facts.run_policy
     if not facts.unfinished or exhausted_by(facts):
         return ""
@@ -84,27 +86,29 @@ def held_by(facts: TrainingFacts) -> str:
 
 
 def rest(facts: TrainingFacts, now: float) -> str:
-    """What the next start of a training rests for, at `now`; empty where it does not."""
+    """Why the next start of a training pauses at `now`, as a sentence; "" if it does not."""
     seconds_left = rest_left(facts, now)
     if seconds_left <= 0:
         return ""
     why = held_by(facts)
-    explanation = f"it waits for a person, as there were {why}" if why else "as machines failed several times in a row"
-    return f"a rest of {seconds_left:.0f} s more, {explanation}"
+    if why:
+        return f"a pause of {seconds_left:.0f} s more: it waits for a person after {why}"
+    return f"a pause of {seconds_left:.0f} s more, since machines failed several times in a row"
 
 
 def rest_left(facts: TrainingFacts, now: float) -> float:
-    """Seconds for which the next start of a training waits yet, at `now`, seconds since the epoch."""
+    """The remaining pause in seconds before the next start of a training; `now` is in seconds since the epoch."""
     longest = LONGEST_HELD_REST if held_by(facts) else LONGEST_REST
-    rest = rest_seconds(facts.kinds_without_checkpoint, longest)
-    last = facts.exit_of(facts.incarnation - 1 if facts.running else facts.incarnation) if rest else None
-    passed = now - last.at if last else -1.0
-    # A clock that is behind the one of who recorded the end says nothing.
-    return max(0.0, rest - passed) if passed >= 0 else 0.0
+    pause = rest_seconds(facts.kinds_without_checkpoint, longest)
+    last = facts.exit_of(facts.incarnation - 1 if facts.running else facts.incarnation) if pause else None
+    # If this clock is behind that of the process that recorded the end, the passed time is unknown.
+    if last is None or now < last.at:
+        return 0.0
+    return max(0.0, pause - (now - last.at))
 
 
 def rest_seconds(kinds: Sequence[str], longest: float = LONGEST_REST) -> float:
-    """How long the next start waits after these ends in a row without a new checkpoint: machines may need a while."""
+    """The pause before the next start after these failures in a row without a new checkpoint, in seconds."""
     others = [kind for kind in kinds if not causes.cause(kind).is_own]
     late = len(others) - PROMPT
     return min(longest, FIRST_REST * 2.0 ** min(late - 1, 10)) if late > 0 else 0.0

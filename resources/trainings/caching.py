@@ -1,7 +1,7 @@
-"""Caching: what the launcher and the fleet say, asked once for all the decisions of one moment.
+"""Caching: the launcher and the fleet, asked only once for all decisions of one tick.
 
-A caller that decides about a hundred trainings at a time has one listing of the nodes for them, and one answer about
-each job. An action on a job forgets what was said of it.
+A caller that decides about a hundred trainings lists the nodes once and polls each job once. An action on a job
+invalidates its cached status.
 """
 
 import copy
@@ -26,7 +26,7 @@ class CachingFleet:
         return self.fleet.scheduled
 
     def nodes(self) -> list[Node]:
-        """All nodes, as they were when they were first asked for. Raises Unavailable."""
+        """All nodes at the time of the first call. Raises Unavailable."""
         if self._nodes is None:
             self._nodes = self.fleet.nodes()
         return self._nodes
@@ -38,7 +38,7 @@ class CachingLauncher:
 
     launcher: Launcher
     is_recurring: bool = False
-    """Whether jobs follow one another here, so that what one has imported serves the next."""
+    """Whether similar jobs follow one another, so that a warm process can serve the next one."""
     _known: dict[str, Status] = field(default_factory=dict)
 
     def submit(self, job: Job) -> None:
@@ -46,7 +46,7 @@ class CachingLauncher:
         self.launcher.submit(dataclasses.replace(job, warm=True) if self.is_recurring else job)
 
     def poll(self, name: str) -> Status:
-        """Where the job stands, as it was when it was first asked for. Raises Unavailable."""
+        """The status of the job at the time of the first call. Raises Unavailable."""
         if name not in self._known:
             self._known[name] = self.launcher.poll(name)
         return self._known[name]
@@ -71,9 +71,9 @@ class CachingLauncher:
 
 
 def of_now(control: TrainingControl, is_recurring: bool = False) -> TrainingControl:
-    """The same control for the decisions of this moment.
+    """A copy of the control with caches, for the decisions of one tick.
 
-    is_recurring: whether what it submits comes again and again.
+    is_recurring: whether similar jobs follow one another.
     """
     now = copy.copy(control)
     now.launcher = CachingLauncher(control.launcher, is_recurring)

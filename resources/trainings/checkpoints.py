@@ -1,21 +1,21 @@
-"""Checkpoints of a training on the tiers that all nodes share: what happened to them, and what is done about it.
+"""Checkpoints of a training on the shared tiers: their faults, missing copies, release, removal and resealing.
 
-A person should see what happened to a checkpoint, with what to do (`known_faults`, `why_gone`).
+`known_faults` and `why_gone` explain to a person what happened to a checkpoint and what to do.
 
-What the backup did not take while a training ran is copied once the training is over (`pending_copy`). While it runs,
-the ranks' side tries a copy again until the tier takes it or a newer one is due, and at the end once more. An object
-store that is away for longer has none of the last steps then, and nobody is left to try.
+`pending_copy` finds a last checkpoint that the backup lacks once the training is over. While a training runs, its ranks
+retry a copy until the tier accepts it or a newer one is due, and once more at the end. If an object store is away for
+longer, it misses the last steps, and no rank is left to retry.
 
-A checkpoint that was set aside counts again once every byte of a copy of it has been read and verified (`release`). The
-records of the setting aside stay in `taken-back/`, and beside them who took it back, when, and what was verified.
+`release` makes a checkpoint that was set aside valid again, after every byte of a copy has been verified. The records
+of setting it aside stay in `taken-back/`, with who released it, when, and what was verified.
 
-A checkpoint is withdrawn on record before its bytes are removed (`condemned`), so that no reader finds a checkpoint
-whose bytes are going. A retention that was interrupted anywhere is continued by the next one.
+`condemned` lists what the retention removes. A checkpoint is withdrawn in the records before its bytes are removed, so
+that no reader finds a checkpoint whose bytes are being removed. The next retention continues an interrupted one.
 
-The keys of a checkpoint's files are wrapped with the newest key, so that an older one can go (`reseal_all`). Each copy
-gets one small file (`slipway.trainer.checkpoint.disk.resealing`), which is written in one step: whoever is killed has
-sealed some copies and not others, and the next run seals the rest. No byte of a checkpoint is written again.
-`Resealed.needed` says which keys are still needed, by what is on the tiers.
+`reseal_all` wraps the keys of a checkpoint's files with the newest key, so that an older key can be deleted. Each copy
+gets one small file (`slipway.trainer.checkpoint.disk.resealing`), written atomically; after an interruption, the next
+run seals the remaining copies. No byte of a checkpoint is rewritten. `Resealed.needed` says which keys the copies still
+need.
 """
 
 import time
@@ -39,27 +39,27 @@ from slipway.trainer.config.operation import RetentionRule
 from slipway.trainer.record import fence, files
 from slipway.trainer.record.fence import Commit
 
-NOTHING = "nothing: the training and its other checkpoints are not touched by it"
+NOTHING = "nothing: this does not affect the training or its other checkpoints"
 RELEASE_FORMAT = "slipway.release/1"
 RECORD_FORMAT = "slipway.fence/1"
 UNKNOWN_KEY = "unknown"
-"""In place of a key's id: the copy cannot be read from here."""
+"""Stands for a key's id if the copy cannot be read from this machine."""
 NAMED_COPIES = 10
-"""So many copies are named in one sentence."""
+"""The maximum number of copies that one sentence names."""
 
 
 @dataclass(frozen=True)
 class CheckpointFault:
-    """One thing that happened to one checkpoint."""
+    """One event in the life of one checkpoint."""
 
     id: str
-    """Names it for ever: a fault is reported once for each id."""
+    """The permanent id; a fault is reported once per id."""
     commit: str
     what: str
     reason: str
     what_to_do: str
     tier: str = ""
-    """Empty where it is about the checkpoint on all tiers."""
+    """Empty if the fault concerns the checkpoint on all tiers."""
 
     @property
     def step(self) -> int:
@@ -70,13 +70,13 @@ def known_faults(facts: TrainingFacts) -> list[CheckpointFault]:
     """The faults of copies, and the releases. Raises OSError."""
     copy_faults = [_fault_of_copy(facts, fault) for fault in replicas.noted_faults(facts.folder)]
     return copy_faults + [
-        CheckpointFault(name, name.partition(".release.")[0], "released", "it was set aside, and is whole", NOTHING)
+        CheckpointFault(name, name.partition(".release.")[0], "released", "it was set aside, but is intact", NOTHING)
         for name in _releases(facts)
     ]
 
 
 def why_gone(facts: TrainingFacts, steps: Iterable[int]) -> dict[int, CheckpointFault]:
-    """Why no valid checkpoint of these steps is on a tier that nodes share. Raises OSError and ValueError."""
+    """For each of these steps, why no shared tier has a valid checkpoint. Raises OSError and ValueError."""
     requested_steps = set(steps)
     if not requested_steps:
         return {}
@@ -88,16 +88,16 @@ def why_gone(facts: TrainingFacts, steps: Iterable[int]) -> dict[int, Checkpoint
 
 
 def pending_copy(facts: TrainingFacts) -> Commit | None:
-    """The newest checkpoint of a training that is over, where the backup took none since it last failed to take one.
+    """The newest checkpoint of a training that is over, if the backup failed to accept it or an earlier one and has
 
-    Raises OSError.
+    accepted none since. Raises OSError.
     """
     if not facts.over or facts.let_go:
         return None
     newest = max(facts.commits_on(DURABLE), key=lambda commit: commit.step, default=None)
     if newest is None or newest in facts.commits_on(BACKUP):
         return None
-    # The end of a run does not wait until a try of its own last checkpoint has failed too.
+    # The run may have ended before the copy of its very last checkpoint failed, so a failure of an earlier one counts.
     backup_step = max((commit.step for commit in facts.commits_on(BACKUP)), default=0)
     failed = any(
         fault.tier == BACKUP and fault.kind == replicas.NOT_COPIED and int(fault.commit.partition(".")[0]) > backup_step
@@ -107,9 +107,9 @@ def pending_copy(facts: TrainingFacts) -> Commit | None:
 
 
 def deliver_copy(store: Path, commit: Commit, durable: Path, backup: Tier) -> int:
-    """Copy a commit of the training in the folder `store` to the backup, and put that on record; returns its bytes.
+    """Copy a commit of the training in the folder `store` to the backup and record the copy; returns its bytes.
 
-    Raises DamagedCheckpoint, TierUnavailable and OSError; none leaves a copy on record.
+    Raises DamagedCheckpoint, TierUnavailable and OSError; then no copy is recorded.
     """
     size = copying.replicate(durable / commit.folder, backup, commit.folder, commit.manifest)
     replicas.record(store, commit, BACKUP, size)
@@ -118,17 +118,17 @@ def deliver_copy(store: Path, commit: Commit, durable: Path, backup: Tier) -> in
 
 @dataclass(frozen=True)
 class VerifiedCheckpoint:
-    """What was read of a checkpoint that is whole."""
+    """The number of files and bytes of an intact checkpoint."""
 
     files: int
     bytes: int
 
 
 def verify(tier: Tier, commit: Commit, report: Callable[[int, int], None]) -> VerifiedCheckpoint:
-    """Read a checkpoint on a tier; `report` is called with the bytes read so far and those there are.
+    """Verify a checkpoint on a tier; calls `report` with the bytes read so far and the total.
 
-    Raises DamagedCheckpoint, with the first file that is not what was committed, and TierUnavailable. It sets nothing
-    aside: the process that needs the checkpoint does.
+    Raises DamagedCheckpoint with the first damaged file, and TierUnavailable. It does not set the checkpoint aside; the
+    process that needs the checkpoint does so.
     """
     if not tier.holds(commit.folder):
         raise DamagedCheckpoint(f"{commit.folder}: it is not on this tier")
@@ -144,7 +144,7 @@ def verify(tier: Tier, commit: Commit, report: Callable[[int, int], None]) -> Ve
 
 @dataclass(frozen=True)
 class Release:
-    """Who took the setting aside of a commit back."""
+    """The record that a commit which was set aside is valid again."""
 
     commit: str
     reason: str
@@ -152,13 +152,13 @@ class Release:
     by: str
     at: float
     tiers: tuple[str, ...]
-    """Those whose copy was verified; only they count again."""
+    """The tiers whose copy was verified; only those copies are valid again."""
 
 
 def set_aside(store: TrainingStore) -> dict[str, str]:
-    """The commits that were set aside, and those with a copy that was found damaged, by name, each with the reason."""
+    """The commits that were set aside or have a damaged copy, by name, each with the reason."""
     copies = {name: damage.why for tier in TIERS for name, damage in replicas.damaged(store.folder, tier).items()}
-    gone = set(fence.pruned(store.folder)) - copies.keys()  # an earlier version pruned what was found damaged
+    gone = set(fence.pruned(store.folder)) - copies.keys()  # an earlier version pruned damaged checkpoints
     return {name: why for name, why in {**copies, **fence.set_aside_reasons(store.folder)}.items() if name not in gone}
 
 
@@ -169,10 +169,10 @@ def release(
     by: str,
     report: Callable[[int, int], None],
 ) -> Release:
-    """Have the commit `name`, one of `set_aside`, count again; `report` as of `verify`.
+    """Make the commit `name`, one of `set_aside`, valid again; `report` as for `verify`.
 
-    Raises DamagedCheckpoint, and changes nothing, when no copy on these tiers is whole, TierUnavailable when one cannot
-    be read and none is whole, and ValueError when the newest start of the training does not know the commit any more.
+    If no copy on these tiers is intact, changes nothing and raises DamagedCheckpoint, or TierUnavailable if a copy
+    cannot be read. Raises ValueError if the newest incarnation of the training no longer lists the commit.
     """
     reason = set_aside(store)[name]
     commit = codec.read(files.named(store.folder, files.COMMITS, name), Commit, RECORD_FORMAT)
@@ -187,8 +187,8 @@ def release(
     claim = store.newest_claim()
     if name not in fence.names_under(store.folder, claim):
         raise ValueError(
-            f"{store.id}: {name} is whole, and the newest start of the training, {claim.token if claim else 'none'}, "
-            "does not list it; its bytes stay for as long as those of a checkpoint that is on no record"
+            f"{store.id}: {name} is intact, but the newest start of the training, {claim.token if claim else 'none'}, "
+            "does not list it; the retention will remove its bytes like those of any unlisted checkpoint"
         )
     store.note_release(name, reason, by)
     Trainings(store.folder.parent).open(store.id, WorkQueue.CHECKPOINTS)
@@ -197,25 +197,27 @@ def release(
 
 @dataclass(frozen=True)
 class Patience:
-    """For how many seconds checkpoints that do not count stay on a tier, from when they were written."""
+    """How long invalid checkpoints stay on a tier, in seconds since they were written."""
 
     damaged: float
-    """Copies that were found damaged: a person may want to look into them."""
+    """For damaged copies, which a person may want to inspect."""
     unlisted: float
-    """Checkpoints that are on no record: longer than any copy takes until it is on record."""
+    """For checkpoints without a record. It must be longer than any copy takes until it is recorded."""
 
 
 def decide_removals(
     facts: TrainingFacts, tiers: Mapping[str, Tier], losses: Mapping[str, float], referred: retention.Reasons
 ) -> retention.RemovalPlan:
-    """What goes from these tiers, and, once the training is over, what goes from the nodes' NVMe.
+    """The plan of what to remove from these tiers and, once the training is over, from the nodes' NVMe.
 
-    `losses` and `referred` are by the name of a commit, as of `retention.reasons_to_keep`. Of a training whose
-    checkpoints were let go only those stay that are referred to.
+    `losses` and `referred` have commit names as keys, as for `retention.reasons_to_keep`. If a person let a training's
+    checkpoints go, only those that something refers to stay.
     """
     storage = facts.storage
-    rules: dict[str, RetentionRule | None] = {DURABLE: storage.durable, BACKUP: storage.backup}
-    rules = {tier: rule for tier, rule in rules.items() if tier in tiers} | ({} if facts.unfinished else {NVME: None})
+    tier_rules = {DURABLE: storage.durable, BACKUP: storage.backup}
+    rules: dict[str, RetentionRule | None] = {tier: rule for tier, rule in tier_rules.items() if tier in tiers}
+    if not facts.unfinished:
+        rules[NVME] = None
     if facts.let_go and not facts.unfinished:
         going = [commit for commit in facts.commits if not referred.get(commit.name)]
         return retention.removal_plan(going, facts.holders, dict.fromkeys(rules), losses, referred)
@@ -225,9 +227,9 @@ def decide_removals(
 def condemned(
     facts: TrainingFacts, name: str, manifest_times: Mapping[str, float], patience: Patience, now: float
 ) -> list[str]:
-    """Which folders of a tier, by name with the time of their manifest, are to go by what is on record.
+    """The folders of a tier to remove, according to the records; `manifest_times` has each folder's manifest time.
 
-    Only `Remover` removes them, by what is on record then. Raises OSError and ValueError.
+    `Remover` checks the records again before it removes them. Raises OSError and ValueError.
     """
     counts = {commit.name for commit in facts.commits_on(name)}
     withdrawn = replicas.withdrawn_copies(facts.folder, name)
@@ -245,22 +247,22 @@ def condemned(
 
 @dataclass
 class Resealed:
-    """What a run did and found."""
+    """The result of a resealing."""
 
     keys: list[str] = field(default_factory=list)
     """The id of the newest key in each key file that trainings name."""
     sealed: list[str] = field(default_factory=list)
-    """The copies that were sealed anew."""
+    """The copies that were resealed."""
     needed: dict[str, list[str]] = field(default_factory=dict)
-    """By the id of each other key, the copies that still need it; `UNKNOWN_KEY` for those that cannot be read here."""
+    """The copies that still need an older key, by its id; `UNKNOWN_KEY` for copies that cannot be read here."""
     failed: list[str] = field(default_factory=list)
-    """What could not be read or sealed, each with the reason."""
+    """The copies that could not be read or resealed, each with the reason."""
 
 
 def reseal_all(stores: Iterable[TrainingStore], tiers: Mapping[str, Tier], dry_run: bool = False) -> Resealed:
-    """Seal the checkpoints of these trainings anew, each training alone: one that cannot be read stops no other.
+    """Reseal the checkpoints of these trainings; an unreadable training does not stop the others.
 
-    With `dry_run` nothing is written, and `needed` says what needs which key now.
+    With `dry_run` nothing is written, and `needed` says which copies need which key now.
     """
     done = Resealed()
     for store in stores:
@@ -273,23 +275,23 @@ def reseal_all(stores: Iterable[TrainingStore], tiers: Mapping[str, Tier], dry_r
 
 
 def resealing_sentences(done: Resealed) -> list[str]:
-    """What a run did and found, for a person: the last ones say whether older keys can go."""
-    lines = [f"{copy}: sealed anew" for copy in done.sealed] + [f"not sealed: {failure}" for failure in done.failed]
+    """The result of a resealing, for a person. The last sentences say whether older keys can be deleted."""
+    lines = [f"{copy}: resealed" for copy in done.sealed] + [f"not resealed: {failure}" for failure in done.failed]
     for key, copies in done.needed.items():
-        which = "an older key, which is not known from here," if key == UNKNOWN_KEY else f"key {key}"
-        lines.append(f"{which} is needed by {len(copies)} copies: {', '.join(copies[:NAMED_COPIES])}")
+        which = "an unknown older key" if key == UNKNOWN_KEY else f"key {key}"
+        lines.append(f"{len(copies)} copies still need {which}: {', '.join(copies[:NAMED_COPIES])}")
     if not done.keys:
         return [*lines, "no training encrypts its checkpoints"]
     if not done.needed:
-        lines.append(f"nothing needs another key than {' and '.join(done.keys)}: the lines below it can go")
+        lines.append(f"all copies use {' and '.join(done.keys)}: you can delete the keys below it in the key file")
     return lines
 
 
 def reseal(store: TrainingStore, tiers: Mapping[str, Tier], done: Resealed, dry_run: bool = False) -> None:
-    """Seal the checkpoints of a training anew, if it encrypts them, and note in `done` what was done and found.
+    """Reseal the checkpoints of a training, if it encrypts them, and add the result to `done`.
 
-    Of a training that encrypts them no more, the older ones need their keys. Raises ValueError for a bad key file, and
-    OSError when the training's records cannot be read.
+    If a training no longer encrypts checkpoints, the older ones still need their keys. Raises ValueError for a bad key
+    file, and OSError if the training's records cannot be read.
     """
     named = store.read().storage.key_file
     key = encryption.read_key(Path(named)) if named else None
@@ -309,18 +311,21 @@ def reseal(store: TrainingStore, tiers: Mapping[str, Tier], done: Resealed, dry_
 def _why_one_is_gone(
     facts: TrainingFacts, step: int, committed: str | None, aside: Mapping[str, str], present: Container[str]
 ) -> CheckpointFault:
-    """Why one is not: from the name of its newest commit, what was set aside, and what was pruned or is valid."""
+    """Why the checkpoint of one step is gone.
+    committed: the name of its newest commit. aside: the commits set aside, with reasons. present: the names of pruned
+    and valid commits.
+    """
     name = committed or f"{step:09d}"
-    ask = f"slipway checkpoints release {facts.id}@{step} takes it back, once every byte of a copy verifies"
+    ask = f"to make it valid again, run slipway checkpoints release {facts.id}@{step}, which verifies every byte of it"
     if name in aside:
         number = sum(release_name.startswith(f"{name}.") for release_name in _releases(facts))
         return CheckpointFault(f"{name}.set-aside.{number}", name, "set aside", aside[name], ask)
     if name in present:
-        reason = "no rule of retention keeps it on a tier that outlives the nodes, and nothing refers to it"
-        return CheckpointFault(f"{name}.pruned", name, "removed", reason, "to keep more, see the recipe's `storage`")
+        reason = "no retention rule keeps it on a shared tier, and nothing refers to it"
+        return CheckpointFault(f"{name}.pruned", name, "removed", reason, "to keep more, change the recipe's `storage`")
     if committed is None:
         return CheckpointFault(f"{name}.lost", name, "lost", "its record is gone", "look at the training's folder")
-    reason = "it was committed after a newer start had listed what counts"
+    reason = "it was committed after a newer start of the training had listed the valid checkpoints"
     return CheckpointFault(f"{name}.superseded", name, "superseded", reason, NOTHING)
 
 
@@ -328,10 +333,10 @@ def _fault_of_copy(facts: TrainingFacts, fault: replicas.CopyFault) -> Checkpoin
     step = int(fault.commit.partition(".")[0])
     verify = f"slipway checkpoints verify {facts.id}@{step} --tier {fault.tier}"
     advices = {
-        replicas.DAMAGED: f"look at the tier's disk: the bytes stay for inspection; {verify} reads them again",
-        replicas.AWAY: f"look whether the {fault.tier} tier is mounted and can be read; nothing was set aside",
-        replicas.NOT_COPIED: f"look at the {fault.tier} tier; the next checkpoint is copied again, and the last one of "
-        "a training by the hourly retention, once the tier answers",
+        replicas.DAMAGED: f"check the tier's disk; the bytes stay for inspection, and {verify} reads them again",
+        replicas.AWAY: f"check that the {fault.tier} tier is mounted and readable; nothing was set aside",
+        replicas.NOT_COPIED: f"check the {fault.tier} tier; the training copies its next checkpoint, and the hourly "
+        "retention copies the last one of a training once the tier answers",
     }
     what = {replicas.DAMAGED: "damaged copy", replicas.AWAY: "tier away", replicas.NOT_COPIED: "not copied"}
     todo = advices.get(fault.kind, NOTHING)
@@ -347,9 +352,10 @@ def _releases(facts: TrainingFacts) -> list[str]:
 def _tiers_with_whole_copy(
     store: Path, commit: Commit, tiers: Mapping[str, Tier], report: Callable[[int, int], None]
 ) -> list[str]:
-    """The tiers whose copy of a commit is whole, of those that held one. Raises DamagedCheckpoint, TierUnavailable."""
+    """The tiers with an intact copy of a commit. Raises DamagedCheckpoint and TierUnavailable."""
     tiers_on_record = replicas.ever_held(store, commit)
-    good, damage = list[str](), list[str]()
+    good = list[str]()
+    damage = list[str]()
     for tier in (name for name in tiers if name in tiers_on_record):
         try:
             verify(tiers[tier], commit, report)
@@ -357,18 +363,17 @@ def _tiers_with_whole_copy(
         except DamagedCheckpoint as error:
             damage.append(f"{tier}: {error}")
     if not good:
-        raise DamagedCheckpoint("; ".join(damage) or f"{commit.name}: no tier that can be read from here held it")
+        raise DamagedCheckpoint("; ".join(damage) or f"{commit.name}: no tier that is readable from here had a copy")
     return good
-
-    # Else who reads it has the wrapped keys from a copy on a shared tier.
 
 
 def _bring(done: Resealed, copy: str, tier: Tier, commit: Commit, key: Key | None, dry_run: bool) -> None:
-    """Seal one copy anew, and note what it needs now."""
+    """Reseal one copy, and record which key it needs now."""
     try:
         headers = dict(_headers(tier, commit, all_of_them=key is not None))
         wrapped_keys = _wrapped_keys(tier, commit.folder) if headers else None
-        if key is not None and not dry_run and (keys := _wrapped(headers, wrapped_keys, key, copy)):
+        keys = _wrapped(headers, wrapped_keys, key, copy) if key is not None and not dry_run else None
+        if keys:
             tier.amend(commit.folder, RECORD, resealing.encode(keys))
             done.sealed.append(copy)
             wrapped_keys = _wrapped_keys(tier, commit.folder)
@@ -381,9 +386,9 @@ def _bring(done: Resealed, copy: str, tier: Tier, commit: Commit, key: Key | Non
 
 
 def _headers(tier: Tier, commit: Commit, all_of_them: bool) -> Iterator[tuple[str, bytes]]:
-    """The headers of a copy's encrypted files, by name, or that of its largest file: all are encrypted, or none.
+    """The headers of a copy's encrypted files by name, or only that of its largest file, since all files of a copy are
 
-    Raises DamagedCheckpoint, TierUnavailable and ValueError.
+    encrypted or none is. Raises DamagedCheckpoint, TierUnavailable and ValueError.
     """
     where = f"{tier}/{commit.folder}/{MANIFEST}"
     data = b"".join(tier.read(commit.folder, MANIFEST))
@@ -396,7 +401,7 @@ def _headers(tier: Tier, commit: Commit, all_of_them: bool) -> Iterator[tuple[st
 
 
 def _first_bytes(tier: Tier, folder: str, name: str) -> bytes:
-    """The first bytes of a file, as many as a header has."""
+    """The first `HEADER` bytes of a file."""
     first_bytes = b""
     blocks = tier.read(folder, name)
     for block in blocks:
@@ -407,7 +412,7 @@ def _first_bytes(tier: Tier, folder: str, name: str) -> bytes:
 
 
 def _wrapped_keys(tier: Tier, folder: str) -> WrappedKeys | None:
-    """What a copy was sealed anew with; None where it was not."""
+    """The wrapped keys of a resealed copy; None if it was never resealed."""
     try:
         data = b"".join(tier.read(folder, RECORD))
     except DamagedCheckpoint:
@@ -416,14 +421,14 @@ def _wrapped_keys(tier: Tier, folder: str) -> WrappedKeys | None:
 
 
 def _needs(name: str, header: bytes, wrapped_keys: WrappedKeys | None, key: Key | None) -> str:
-    """The id of the key that a file needs: the newest one, where it or what it was sealed anew with has it."""
+    """The id of the key that a file needs: the newest key if the file or its wrapped key uses it."""
     own = encryption.key_id(header, name)
     wrapping = wrapped_keys.key if wrapped_keys is not None and name in wrapped_keys.files else own
     return key.id if key is not None and key.id in (own, wrapping) else wrapping
 
 
 def _wrapped(headers: Mapping[str, bytes], previous: WrappedKeys | None, key: Key, copy: str) -> WrappedKeys | None:
-    """The keys of all files of a copy, wrapped with the newest key; None where all have it. Raises as `file_key`."""
+    """The keys of a copy's files, wrapped with the newest key; None if all use it already. Raises as `file_key`."""
     if all(_needs(name, header, previous, key) == key.id for name, header in headers.items()):
         return None
     file_keys = {}

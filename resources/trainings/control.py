@@ -1,8 +1,8 @@
-"""Training control: the state machine that brings a training to where it should be.
+"""Training control: the state machine that brings a training to its desired state.
 
-`advance` reads the training's facts once, decides on them (`slipway.resources.trainings.decision`) and acts once. It is
-level-triggered: any number of callers (a waiting asset, the job watch) may call it at any moment, because every action
-is a create-only write or idempotent by the job's name.
+`advance` reads the training's facts once, decides (`slipway.resources.trainings.decision`) and acts once. It is
+level-triggered: any number of callers (a waiting asset, the job watch) may call it at any time, because every action is
+a create-only write or idempotent by the job's name.
 """
 
 import time
@@ -24,9 +24,9 @@ from slipway.trainer.config.profiles import HardwareProfile
 from slipway.trainer.record import causes, rank_exit
 
 GRACE_SECONDS = 20.0
-"""Between asking a job to stop and killing it: time for a last checkpoint. A recipe may say otherwise."""
+"""The time from asking a job to stop until killing it, for a last checkpoint. A recipe may set another time."""
 SUPERSEDED_GRACE_SECONDS = 1.0
-"""The same for a job that was superseded: its commits count no more, so there is nothing to wait for."""
+"""The same for a superseded job. It is short, since the job's commits are no longer valid."""
 MISSING_GRACE_SECONDS = 10.0
 """A job object must be seen missing twice, this far apart, before it counts as deleted."""
 
@@ -48,7 +48,7 @@ class TrainingControl:
         growths: GrowthWatch = GROWTHS,
         quotas: Quotas | None = None,
     ) -> None:
-        """`sees_nodes`: whether this process sees the nodes' NVMe folders."""
+        """`sees_nodes`: whether this process can read the nodes' NVMe folders."""
         self.launcher = launcher
         self.fleet = fleet
         self.paths = paths
@@ -60,11 +60,11 @@ class TrainingControl:
         self._watch = watch
 
     def advance(self, store: TrainingStore, by: str, nodes: tuple[str, ...] | None = None, run: str = "") -> Action:
-        """Take the one step that is due; returns it. `nodes` restricts the choice of nodes (a trial's slot).
+        """Take the one step that is due, and return it. `nodes` restricts the choice of nodes (a trial's slot).
 
-        `run` is the Dagster run that asks, if there is one: a job that is submitted carries its id. Raises
-        slipway.resources.errors.Unavailable when the launcher or the fleet cannot be asked; nothing
-        has happened then that a later call does not put right.
+        `run` is the calling Dagster run, if any; a submitted job carries its id. Raises
+        slipway.resources.errors.Unavailable if the launcher or the fleet does not answer; a later call completes what
+        was begun.
         """
         return self.act(store, store.read(), by, nodes, run)
 
@@ -76,7 +76,7 @@ class TrainingControl:
         nodes: tuple[str, ...] | None = None,
         run: str = "",
     ) -> Action:
-        """Take the one step that is due on these facts, as `advance` does. Read the facts anew after it."""
+        """As `advance`, with facts that the caller has read. They are outdated afterwards."""
         observation, job, older, chosen = self._observe(store, facts, nodes)
         action = decide(observation)
         match action:
@@ -97,17 +97,18 @@ class TrainingControl:
         return action
 
     def fault(self, facts: TrainingFacts, fleet: Mapping[str, Node] | Sequence[Node]) -> TrainingFault | None:
-        """Why the running incarnation must be given up, None when it need not be. Raises Unavailable.
+        """Why the running incarnation must be replaced, or None. Raises Unavailable.
 
-        Who asks for many trainings has the fleet by name.
+        A caller with many trainings passes the fleet as a mapping by name, so that it is built only once.
         """
         if facts.claim is None or not facts.running:
             return None
         status = self.status(facts)
         nodes = fleet if isinstance(fleet, Mapping) else by_name(fleet)
-        if faults.lost(status, nodes):  # only then is it worth reading who takes part
+        if faults.lost(status, nodes):  # a cheap check before the members are read
             members = None if facts.specification.script else facts.nodes
-            if lost := faults.lost(status, nodes, members, facts.run_policy.min_nodes):
+            lost = faults.lost(status, nodes, members, facts.run_policy.min_nodes)
+            if lost:
                 return lost
         match status.state:
             case JobState.PENDING:
@@ -121,9 +122,9 @@ class TrainingControl:
                 return None
 
     def _hung(self, facts: TrainingFacts, status: Status) -> TrainingFault | None:
-        """The fault when no rank moves, although the store can be written: one that cannot be is no hang.
+        """The fault if no rank makes progress although the store is writable; an unwritable store is not a hang.
 
-        Raises OSError when it cannot be read. After either, the ranks' deadlines begin anew.
+        Raises OSError if the store cannot be read. In both cases, the ranks' deadlines start again.
         """
         assert facts.claim is not None
         key = facts.folder, facts.claim.token
@@ -152,10 +153,10 @@ class TrainingControl:
         by: str,
         nodes: tuple[str, ...] | None = None,
     ) -> bool:
-        """Give up the running incarnation: claim the next one on healthy nodes; `advance` does the rest.
+        """Replace the running incarnation: claim the next one on healthy nodes; `advance` does the rest.
 
-        False when too few nodes are ready, when another process did it, when nothing runs, and for some seconds while
-        the nodes of one that hangs say what its ranks do: ask again.
+        Returns False if too few nodes are ready, if another process was faster, if nothing runs, or for some seconds
+        while the nodes of a hanging incarnation collect its stacks. The caller may try again.
         """
         if not facts.running:
             return False
@@ -172,9 +173,10 @@ class TrainingControl:
         return True
 
     def grow(self, store: TrainingStore, facts: TrainingFacts, fleet: Mapping[str, Node], by: str) -> str:
-        """Start the running incarnation again on more nodes where that is due; why, or empty where it is not.
+        """Restart the running incarnation on more nodes if that is due; returns the reason, or "".
 
-        It is no failure. A node that the job had and lost it takes back itself, without a start. Raises Unavailable.
+        This does not count as a failure. A job takes back a node that it had lost, without a restart. Raises
+        Unavailable.
         """
         if not self._growing.is_wanted(facts, fleet) or self.status(facts).state is not JobState.RUNNING:
             return ""
@@ -182,7 +184,8 @@ class TrainingControl:
         incarnation = facts.incarnation
         if self.launcher.take_back(job_name(facts.id, incarnation), set(chosen) - set(facts.nodes)):
             return ""
-        if not (new := self._growing.due(facts, chosen)):
+        new = self._growing.due(facts, chosen)
+        if not new:
             return ""
         cause = self._growing.cause(facts, new)
         ended = store.exit_of(incarnation, "stopped", cause, by, facts.nodes, disrupted=True, kind=causes.GROWN)
@@ -193,14 +196,16 @@ class TrainingControl:
         return cause
 
     def overdue(self, facts: TrainingFacts) -> Waiting | None:
-        """What a wanted training has been waiting for longer than its terms say, None when it does not.
+        """What an unfinished training has been waiting for longer than its run policy allows, or None.
 
-        It is reported and nothing else follows: a quota, a node or an image may still come. Raises Unavailable.
+        It is only reported, since a quota, a node or an image may still come. Raises Unavailable.
         """
         return self.waiting(facts, facts.run_policy.pending_seconds) if facts.unfinished else None
 
     def waiting(self, facts: TrainingFacts, at_least: float = 0.0) -> Waiting | None:
-        """What a wanted training has been waiting for, so many seconds at least; None otherwise. Raises Unavailable."""
+        """What an unfinished training has been waiting for, for at least `at_least` seconds, or None.
+        Raises Unavailable.
+        """
         if facts.desired is None or not facts.unfinished or facts.paused:
             return None
         if facts.claim and facts.running:
@@ -214,7 +219,7 @@ class TrainingControl:
         return Waiting(facts.incarnation, reason, seconds) if reason else None
 
     def held_back(self, facts: TrainingFacts) -> str:
-        """Why the next start is not due although nodes are ready: a rest, a refusal, a quota; empty where it is."""
+        """Why the next start waits although nodes are ready (a pause, a rejection, a quota), or ""."""
         now = self._clock()
         return (
             refusals.pause(facts, now)
@@ -223,17 +228,17 @@ class TrainingControl:
         )
 
     def status(self, facts: TrainingFacts) -> Status:
-        """The newest incarnation's job; MISSING before the first."""
+        """The status of the newest incarnation's job; MISSING before the first."""
         return self.launcher.poll(job_name(facts.id, facts.incarnation)) if facts.claim else Status(JobState.MISSING)
 
     def grace_of(self, facts: TrainingFacts) -> float:
-        """Seconds between asking the training's job to stop and killing it."""
+        """Seconds from asking the training's job to stop until killing it."""
         return float(facts.run_policy.kubernetes.get("grace_seconds", self._grace_seconds))
 
     def _observe(
         self, store: TrainingStore, facts: TrainingFacts, nodes: tuple[str, ...] | None
     ) -> tuple[TrainingObservation, Status, int, tuple[str, ...]]:
-        """What is, the newest job's status, the earlier incarnation that is live (0: none), the nodes to choose."""
+        """The observation, the newest job's status, the live earlier incarnation (0: none), and the chosen nodes."""
         job = self.status(facts) if facts.running else Status(JobState.MISSING)
         submitted = facts.submitted(facts.incarnation)
         older = self._older_live(facts) if facts.running and not submitted else 0
@@ -254,9 +259,9 @@ class TrainingControl:
         return observation, job, older, chosen
 
     def _older_live(self, facts: TrainingFacts) -> int:
-        """The newest earlier incarnation whose job may run, 0 for none.
+        """The newest earlier incarnation whose job may be running; 0 if there is none.
 
-        A job was submitted only once all before it were not live, so the search ends at the first job found.
+        A job is submitted only if no earlier job is live, so the search ends at the first job that exists.
         """
         for earlier in range(facts.incarnation - 1, 0, -1):
             state = self.launcher.poll(job_name(facts.id, earlier)).state
@@ -267,7 +272,7 @@ class TrainingControl:
         return 0
 
     def _missing_confirmed(self, store: TrainingStore, facts: TrainingFacts, job: JobState) -> bool:
-        """Whether a submitted job has been missing for the grace; records when it was first seen missing."""
+        """Whether a submitted job has been missing for the grace period; records when it was first missing."""
         since = facts.missing_since(facts.incarnation)
         missing = job is JobState.MISSING
         if not missing or not facts.submitted(facts.incarnation):
@@ -282,10 +287,10 @@ class TrainingControl:
     def _choose(
         self, facts: TrainingFacts, allowed: tuple[str, ...] | None, fault: TrainingFault | None = None
     ) -> tuple[str, ...]:
-        """Ready nodes by name: no more than the training may have, or all that a scheduler may choose from.
+        """The names of ready nodes: at most as many as the training may use, or all if a scheduler chooses from them.
 
-        First those that it has now: they hold its data and its newest checkpoint; those on which its last faults began
-        only where it would have fewer nodes otherwise.
+        The training's current nodes come first, since they hold its data and its newest checkpoint. Nodes on which its
+        last faults began are used only if there would be too few otherwise.
         """
         ready = [node.name for node in self.fleet.nodes() if node.ready and (allowed is None or node.name in allowed)]
         policies = facts.run_policy.policies
@@ -297,13 +302,13 @@ class TrainingControl:
         return tuple(sorted(ready))
 
     def _submit(self, store: TrainingStore, facts: TrainingFacts, by: str, run: str) -> None:
-        """Submit or adopt the job; when it cannot be started as described, that is how the incarnation ended."""
+        """Submit or adopt the job. If it cannot be started as described, the incarnation ends with that error."""
         if not self._submission.submit(self.launcher, store, facts, by, run, self.grace_of(facts)):
             return
         store.mark_submitted(facts.incarnation, by)
         after = store.read()
         if after.ended is not None or after.incarnation != facts.incarnation:
-            # While the job was on its way, the training was stopped and its end recorded, or it was superseded.
+            # During the submission, the training was stopped and its end recorded, or it was superseded.
             self._stop(facts)
 
     def _stop(self, facts: TrainingFacts) -> None:
@@ -314,9 +319,10 @@ class TrainingControl:
         nodes = by_name(self.fleet.nodes()) if job.lost_nodes else {}
         disrupted = job.disrupted or bool(faults.lost_nodes(job.lost_nodes, nodes))
         end = faults.verdict(facts.should_run, job, disrupted, rank_exit.decisive(facts.folder, facts.incarnation))
-        last_lines = self._last_trainer_lines(facts) if end.outcome == "failed" and job.state is JobState.FAILED else ""
-        what = (end.outcome, end.reason + last_lines, by, job.nodes, end.disrupted, end.kind, job.ended_at)
-        store.record_exit(facts.incarnation, *what)
+        reason = end.reason
+        if end.outcome == "failed" and job.state is JobState.FAILED:
+            reason += self._last_trainer_lines(facts)
+        store.record_exit(facts.incarnation, end.outcome, reason, by, job.nodes, end.disrupted, end.kind, job.ended_at)
         incidents.note_if_failed(store, facts.incarnation)
 
     def _last_trainer_lines(self, facts: TrainingFacts) -> str:
@@ -328,21 +334,21 @@ class TrainingControl:
         return "".join(f"; {node}: {lines[-1]}" for node, lines in trainer_lines.items() if lines)
 
     def _start_waits_for(self, facts: TrainingFacts) -> str:
-        """What the next incarnation waits for; empty when enough nodes are ready."""
+        """What the next incarnation waits for; "" if enough nodes are ready."""
         return self.held_back(facts) or faults.too_few(self.fleet.nodes(), facts.run_policy.min_nodes)
 
     def _job_waits_for(self, facts: TrainingFacts) -> str:
-        """What a claimed incarnation waits for; empty when its job is not pending."""
+        """What a claimed incarnation waits for; "" if its job is not pending."""
         if facts.refusal is not None:
             return refusals.waits_for(facts.refusal)
         job = self.status(facts)
         if job.state is JobState.PENDING:
             return job.reason or "its job is pending, and its launcher does not say why"
         older = self._older_live(facts) if job.state is JobState.MISSING else 0
-        return f"the job of incarnation {older}, which was asked to stop, has not stopped" if older else ""
+        return f"the job of incarnation {older} is stopping" if older else ""
 
 
 def _cause(facts: TrainingFacts) -> str:
-    """Why the next incarnation is claimed, or the training given up."""
+    """Why the next incarnation is claimed, or why the training fails for good."""
     ended = facts.ended
     return f"incarnation {ended.incarnation} {ended.outcome}: {ended.reason}" if ended else "first start"

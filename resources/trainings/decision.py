@@ -1,6 +1,6 @@
-"""Training decision: the one step that is due for a training, from what was observed of it. Pure.
+"""Training decision: the one step that is due for a training, from an observation of it. Pure.
 
-It is level-triggered: only the observation of the moment counts, and not which caller asks or how often.
+It is level-triggered: only the observation counts, and not which caller asks or how often.
 """
 
 import enum
@@ -10,7 +10,7 @@ from slipway.resources.launchers.protocol import JobState
 
 
 class Action(enum.Enum):
-    """A step."""
+    """A step of the state machine."""
 
     WAIT = "wait"
     CLAIM = "claim the next incarnation"
@@ -24,19 +24,19 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True)
 class TrainingObservation:
-    """What is and what should be, at one moment."""
+    """The desired and the actual state of a training at one time."""
 
     should_run: bool
     incarnation: int
-    """The newest one, 0 before the first."""
+    """The newest incarnation; 0 before the first."""
     outcome: str | None
-    """How it ended, None while it has not."""
+    """The outcome of the newest incarnation; None while it has not ended."""
     exhausted: str
-    """Which budget of failures ran out; empty while none did, or while a job is submitted, as no start is due then."""
+    """The exhausted budget of failures, or "". Also "" while a job is submitted, since no start is due then."""
     held_back: bool
-    """Whether the next start waits: for a rest after failures of machines, or for its team's quota."""
+    """Whether the next start waits for a pause after failures of machines, or for its team's quota."""
     job: JobState
-    """The newest incarnation's job."""
+    """The state of the newest incarnation's job."""
     submitted: bool
     """Whether that job is known to have been submitted."""
     missing_confirmed: bool
@@ -47,14 +47,16 @@ class TrainingObservation:
 
 
 def decide(observation: TrainingObservation) -> Action:
-    """The next action. Unknown is not dead: a job seen missing once is not given up until that is confirmed."""
+    """The next action. Unknown is not dead: a missing job counts as ended only once that is confirmed."""
     if observation.incarnation == 0 or observation.outcome is not None:
         return _after_the_end(observation)
     if observation.older_live:
         return Action.STOP_OLDER
     if observation.job.live:
-        # The job exists but no record says that it was submitted: its submitter died half-way. Adopt it.
-        return Action.STOP if not observation.should_run else Action.WAIT if observation.submitted else Action.SUBMIT
+        if not observation.should_run:
+            return Action.STOP
+        # A live job without a record of its submission: the submitting process died in between. Adopt the job.
+        return Action.WAIT if observation.submitted else Action.SUBMIT
     if observation.job.terminal:
         return Action.RECORD
     if not observation.submitted:
@@ -63,7 +65,7 @@ def decide(observation: TrainingObservation) -> Action:
 
 
 def _before_the_start(observation: TrainingObservation) -> Action:
-    """The action when an incarnation is claimed and no job of the training runs."""
+    """The action if an incarnation is claimed and no job of the training runs."""
     if not observation.should_run:
         return Action.RECORD
     if observation.exhausted:
@@ -72,11 +74,11 @@ def _before_the_start(observation: TrainingObservation) -> Action:
 
 
 def _after_the_end(observation: TrainingObservation) -> Action:
-    """The action when no incarnation runs: start the first or the next one, or nothing."""
+    """The action if no incarnation runs: start the first or the next one, or nothing."""
     if observation.outcome == "succeeded" or not observation.should_run:
         return Action.DONE
     if observation.exhausted:
         return Action.GIVE_UP
-    return (
-        Action.CLAIM if observation.ready_nodes >= observation.min_nodes and not observation.held_back else Action.WAIT
-    )
+    if observation.held_back or observation.ready_nodes < observation.min_nodes:
+        return Action.WAIT
+    return Action.CLAIM

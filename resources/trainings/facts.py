@@ -1,8 +1,8 @@
 """Training facts: the state of one training, read once from its folder, for one decision.
 
-`read` takes what every decision needs in one pass: what is desired, the newest claim, how its incarnation ended, and
-what is on record about its jobs. All other parts are read when they are first asked for, and kept: a decision opens no
-file and lists no folder twice. After an action that changes the state, read anew.
+`read` reads what every decision needs in one pass: the desired state, the newest claim, the end of its incarnation, and
+the records of its jobs. All other parts are read on first access and kept, so that a decision opens no file and lists
+no folder twice. After an action that changes the state, the facts must be read again.
 """
 
 import dataclasses
@@ -22,19 +22,19 @@ from slipway.trainer.record import causes, fence, files, grants, heartbeat, numb
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """One training at the moment when it was read."""
+    """One training as it was when it was read."""
 
     folder: Path
     desired: Desired | None
-    """What should be; None before the training was first wanted."""
+    """The desired state; None before the training was first started."""
     claim: fence.Claim | None
     """The newest claim; None before the first start."""
     ended: fence.Exit | None
-    """How the newest incarnation ended, None while it has not."""
+    """How the newest incarnation ended; None while it has not."""
     jobs: frozenset[str]
-    """The names of the records about its jobs."""
+    """The file names of the records about its jobs."""
     desired_generation: int = 0
-    """The number of the record of what is desired, 0 before the first; duties are closed for it."""
+    """The number of the record of the desired state; 0 before the first. Work queues are closed for this number."""
 
     @property
     def id(self) -> str:
@@ -42,17 +42,17 @@ class TrainingFacts:
 
     @property
     def incarnation(self) -> int:
-        """The newest incarnation, 0 before the first."""
+        """The newest incarnation; 0 before the first."""
         return self.claim.token.incarnation if self.claim else 0
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that the newest incarnation may run on; of a later generation, those that take part in it."""
+        """The nodes of the newest claim: those that an incarnation may use; in a later generation, its members."""
         return self.claim.nodes if self.claim else ()
 
     @lazy
     def offered(self) -> tuple[str, ...]:
-        """The nodes that the newest incarnation was claimed on, and its job was made for."""
+        """The nodes for which the newest incarnation was claimed and its job was made."""
         if self.claim is None or self.claim.token.generation == 0:
             return self.nodes
         first = fence.Token(self.incarnation)
@@ -69,17 +69,16 @@ class TrainingFacts:
 
     @property
     def should_run(self) -> bool:
-        """Whether it should run."""
         return self.desired is not None and self.desired.want == "run"
 
     @property
     def unfinished(self) -> bool:
-        """Whether it should run and has not succeeded; a training that failed may be started again."""
+        """Whether it should run and has not succeeded. A failed training may be started again."""
         return self.should_run and not self.succeeded
 
     @lazy
     def paused(self) -> bool:
-        """Whether it has done the steps that it was granted, and waits for more. Raises Unreadable."""
+        """Whether it has completed the granted steps and waits for more. Raises Unreadable."""
         ended = self.ended
         if ended is None or ended.kind != causes.PAUSED:
             return False
@@ -111,17 +110,17 @@ class TrainingFacts:
         return job_record(incarnation) in self.jobs
 
     def missing_since(self, incarnation: int) -> float | None:
-        """When the job was first seen missing, in seconds since the epoch; None when it was not, or was seen again."""
+        """When the job was first missing, in seconds since the epoch; None if it is not missing."""
         name = missing_record(incarnation)
         if name not in self.jobs:
             return None
         path = self.folder / files.JOBS / name
         record = codec.read_if_whole(path, MissingJob)
-        return record.first_seen if record else path.stat().st_mtime  # of a damaged record, when it was written is left
+        return record.first_seen if record else path.stat().st_mtime  # the file's time replaces a damaged record
 
     @lazy
     def refusal(self) -> RefusedStart | None:
-        """Why the job of the newest incarnation could not be submitted last; None where it was, or was never tried."""
+        """Why the job of the newest incarnation could not be submitted; None if it was submitted or never tried."""
         name = refused_record(self.incarnation)
         if not self.running or self.submitted(self.incarnation) or name not in self.jobs:
             return None
@@ -134,7 +133,7 @@ class TrainingFacts:
 
     @lazy
     def commit_names(self) -> Sequence[str]:
-        """The names of the valid checkpoints: what is enough to know whether there is one."""
+        """The names of the valid checkpoints. Cheaper than `commits`."""
         return fence.names_under(self.folder, self.claim)
 
     @property
@@ -148,12 +147,12 @@ class TrainingFacts:
 
     @lazy
     def let_go(self) -> bool:
-        """Whether no checkpoint is kept but what something refers to: a trial that was not among the best."""
+        """Whether only checkpoints that something refers to are kept, as for a trial that was not among the best."""
         return files.LET_GO in (files.entries(self.folder) or ())
 
     @property
     def damaged(self) -> Mapping[str, str]:
-        """Why the record of a checkpoint cannot be used, by the name of its commit: it does not count."""
+        """Damaged records of checkpoints, which are not valid: the reason by the name of the commit."""
         return fence.damaged(self.folder, self.claim)
 
     @lazy
@@ -167,30 +166,30 @@ class TrainingFacts:
 
     @lazy
     def failures(self) -> list[fence.Exit]:
-        """How each failed incarnation ended, the first one first."""
+        """How each failed incarnation ended, the oldest first."""
         exits = (self.exit_of(number + 1) for number in range(self.incarnation))
         return [ended for ended in exits if ended is not None and ended.outcome == "failed"]
 
     @lazy
     def growths(self) -> int:
-        """How many of its incarnations were started again on more nodes."""
+        """The number of its restarts on more nodes."""
         exits = (self.exit_of(number + 1) for number in range(self.incarnation))
         return sum(ended is not None and ended.kind == causes.GROWN for ended in exits)
 
     @property
     def failures_without_checkpoint(self) -> int:
-        """How many incarnations in a row, counted from the newest back, failed and left no checkpoint of their own.
+        """The number of incarnations in a row, from the newest back, that failed without a checkpoint of their own.
 
-        Those of a class that is never counted are not among them: a lost node, an eviction or a pre-emption is not the
-        training's fault, and one that ran out of memory heals when the next start takes a smaller micro-batch.
+        Causes that never count are left out: a lost node, an eviction or a pre-emption is not the training's fault, and
+        after running out of memory, the next start uses a smaller micro-batch.
         """
         return sum(causes.cause(kind).factor is not None for kind in self.kinds_without_checkpoint)
 
     @lazy
     def kinds_without_checkpoint(self) -> tuple[str, ...]:
-        """The class of each failed end in a row, from the newest back, without a checkpoint of its own.
+        """The causes of the failures in a row, from the newest back, without a checkpoint of their own.
 
-        The row passes over an incarnation that has not ended. It starts anew when the training is wanted again.
+        An incarnation that has not ended is skipped. The row starts again when somebody starts the training again.
         """
         left_checkpoint = {fence.token_of(name).incarnation for name in self.commit_names}
         kinds: list[str] = []
@@ -206,7 +205,7 @@ class TrainingFacts:
         return tuple(kinds)
 
     def _is_of_an_earlier_life(self, ended: fence.Exit) -> bool:
-        """Whether the training was wanted again after this end; by the clock only where no order is on record."""
+        """Whether somebody started the training again after this end. Compares clocks only for old records."""
         if self.desired is None or not self.should_run:
             return False
         if self.desired.incarnation is None:
@@ -214,7 +213,7 @@ class TrainingFacts:
         return ended.incarnation <= self.desired.incarnation
 
     def exit_of(self, incarnation: int) -> fence.Exit | None:
-        """How an incarnation ended; None while it has not, or where no record says."""
+        """How an incarnation ended; None if it has not, or if there is no record of it."""
         return self.ended if incarnation == self.incarnation else fence.past_exit(self.folder, incarnation)
 
     @lazy
@@ -229,12 +228,12 @@ class TrainingFacts:
 
     @lazy
     def reported(self) -> frozenset[str]:
-        """What the control plane has already shown, by its marks."""
+        """The marks of what the control plane has already shown."""
         return _names(self.folder / files.REPORTED)
 
 
 def unchanged(known: TrainingFacts) -> TrainingFacts:
-    """The facts of a training none of whose decisive records has changed; what ranks write is read anew."""
+    """The facts of a training whose decisive records have not changed. What ranks write is read again."""
     again = dataclasses.replace(known)
     again.__dict__.update(
         {name: known.__dict__[name] for name in ("run_policy", "specification") if name in known.__dict__}
@@ -243,9 +242,9 @@ def unchanged(known: TrainingFacts) -> TrainingFacts:
 
 
 def read(folder: Path) -> TrainingFacts:
-    """The facts of the training in `folder`; a folder that is not there has no claim and nothing is desired.
+    """The facts of the training in `folder`. A missing folder has no claim and no desired state.
 
-    Raises fence.Unreadable where a part cannot be read: nothing may be concluded about the training then.
+    Raises fence.Unreadable if a part cannot be read; then nothing is known about the training.
     """
     desired_generation = newest_desired(folder)
     desired = desired_of(folder, desired_generation)
@@ -255,17 +254,17 @@ def read(folder: Path) -> TrainingFacts:
 
 
 def read_desired(folder: Path) -> Desired | None:
-    """What should be now; None before the training was first wanted."""
+    """The desired state; None before the training was first started."""
     return desired_of(folder, newest_desired(folder))
 
 
 def newest_desired(folder: Path) -> int:
-    """The number of the record of what should be now, 0 before the training was first wanted. Raises Unreadable."""
+    """The number of the newest record of the desired state; 0 if there is none. Raises Unreadable."""
     return numbered.newest(folder / files.DESIRED)
 
 
 def desired_of(folder: Path, number: int) -> Desired | None:
-    """The record of this number of what should be; None for 0."""
+    """The record of the desired state with this number; None for 0."""
     return records.read(Desired, files.numbered(folder, files.DESIRED, number)) if number else None
 
 
@@ -275,7 +274,7 @@ def job_record(incarnation: int) -> str:
 
 
 def missing_record(incarnation: int) -> str:
-    """The name of the record that the job of an incarnation was seen missing."""
+    """The name of the record that the job of an incarnation is missing."""
     return f"{incarnation:06d}.missing.json"
 
 
@@ -285,5 +284,5 @@ def refused_record(incarnation: int) -> str:
 
 
 def _names(folder: Path) -> frozenset[str]:
-    """The files of a folder; none where there is no folder. Raises fence.Unreadable."""
+    """The file names in a folder; none if it is missing. Raises fence.Unreadable."""
     return frozenset(files.entries(folder) or ())

@@ -1,4 +1,4 @@
-"""Training faults: why a running incarnation must be given up, and what a waiting training waits for. Pure."""
+"""Training faults: why a running incarnation must be replaced, and what a waiting training waits for. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,52 +11,52 @@ from slipway.trainer.record.phases import PHASES, TRAINING, VALIDATING
 from slipway.trainer.record.rank_exit import RankEnd
 
 REST = 0.1
-"""A hang is found so much later than its deadline at most, as a share of it."""
+"""The longest delay between the deadline of a hang and its detection, as a share of the deadline."""
 LEARNED = 10.0
-"""A step hangs when it takes so many times as long as the longest of the last ones; slow is not hung. A validation
-hangs when it stays at one place for so many times as long as the longest one took in all."""
+"""A step hangs if it takes this many times as long as the longest recent step; slow is not hung. A validation hangs if
+it makes no progress for this many times as long as the longest recent validation took."""
 REPEATED = (TRAINING.name, VALIDATING.name)
-"""The phases that come again and take about as long each time, so that their deadlines are learned. What waits for a
-tier does not: a new start would wait for the same tier."""
+"""The phases that recur with a similar duration, so that their deadlines can be learned. Phases that wait for a tier
+are not among them, since a new start would wait for the same tier."""
 SHORT = ("", "forward", "backward", "pipeline", "optimiser", "communication")
-"""The sections of a step that take about as long in every step. Data may have to come from far away."""
+"""The sections of a step with a similar duration in every step. Loading data is not one of them: it may be slow."""
 SILENT_SECONDS = 5.0
-"""A process whose heartbeat stays the same for longer stands still, whatever it did last."""
+"""A process whose heartbeat has not changed for longer counts as silent: it is stuck, whatever it did last."""
 STORED = ("staging", "restoring", "committing", "copying")
 """The phases in which a rank waits for a tier."""
 HANGS = "no progress for "
-"""How the sentence of a hang begins. The rank that it names first waits the longest: that is no sign that it is to
-blame."""
+"""The beginning of the sentence of a hang. It names first the rank that has waited longest, which need not be the
+cause."""
 APART = "not in the exchange of the others: "
-"""What follows in a sentence are the ranks for which the others wait, and their nodes."""
-NONE_APART = "all ranks live, and all wait in an exchange"
+"""In such a sentence, the text before the ranks for which the others wait."""
+NONE_APART = "all ranks are alive, and all wait in an exchange"
 NAMED = 5
-"""So many nodes are named in a sentence; for the rest, the sentence has their number."""
+"""The maximum number of nodes that a sentence names; it counts the others."""
 
 
 @dataclass(frozen=True)
 class TrainingFault:
-    """Why an incarnation must be given up."""
+    """Why an incarnation must be replaced."""
 
     cause: str
     nodes: tuple[str, ...]
-    """The nodes that it ran on."""
+    """The nodes of the incarnation."""
     disrupted: bool = False
-    """Whether the training is not to blame: a node died, or its place was taken away."""
+    """Whether the fault is external: a node died, or the job was preempted or evicted."""
     kind: str = ""
-    """What class of cause it is: see `slipway.trainer.record.causes`."""
+    """The cause, from `slipway.trainer.record.causes`."""
     suspects: tuple[str, ...] = ()
-    """Those of the nodes on which it seems to have begun."""
+    """The nodes on which the fault probably began."""
     ranks: tuple[int, ...] = ()
-    """The ranks with which it seems to have begun."""
+    """The ranks on which the fault probably began."""
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What a wanted training that does not run waits for."""
+    """What an unfinished training that does not run waits for."""
 
     incarnation: int
-    """The newest incarnation, 0 before the first."""
+    """The newest incarnation; 0 before the first."""
     reason: str
     seconds: float
     """How long it has waited."""
@@ -64,17 +64,17 @@ class Waiting:
 
 @dataclass(frozen=True)
 class EndVerdict:
-    """How an incarnation ended that left no exit record of its own."""
+    """How an incarnation without an exit record of its own ended."""
 
     outcome: str
     reason: str
     kind: str
-    """Of `slipway.trainer.record.causes`."""
+    """The cause, from `slipway.trainer.record.causes`."""
     disrupted: bool = False
 
 
 def verdict(should_run: bool, job: Status, disrupted: bool, end: RankEnd | None) -> EndVerdict:
-    """How an incarnation ended, from its job and from what its ranks said of their end, if they said anything.
+    """How an incarnation ended, from the status of its job and from the exit records of its ranks, if any.
 
     disrupted: whether its job was evicted or lost a node.
     """
@@ -84,7 +84,9 @@ def verdict(should_run: bool, job: Status, disrupted: bool, end: RankEnd | None)
         return EndVerdict("failed", "the job object was deleted by hand; it is started again", causes.DELETED)
     if disrupted:
         return EndVerdict("failed", job.reason, causes.DISRUPTED, disrupted=True)
-    if job.kind and (end is None or end.kind == causes.STOP_REQUESTED):  # the ranks were asked because of it
+    if job.kind and (
+        end is None or end.kind == causes.STOP_REQUESTED
+    ):  # the job's fault is why the ranks were asked to stop
         return EndVerdict("failed", job.reason, job.kind)
     if end is not None and end.kind == causes.STOP_REQUESTED:
         return EndVerdict("stopped", f"{end.node} was {end.reason}, at step {end.step}", end.kind, disrupted=True)
@@ -96,10 +98,10 @@ def verdict(should_run: bool, job: Status, disrupted: bool, end: RankEnd | None)
 def lost(
     status: Status, fleet: Mapping[str, Node], members: Collection[str] | None = None, least: int = 0
 ) -> TrainingFault | None:
-    """The fault when nodes died, or left the fleet, while the launcher still reports the job as live.
+    """The fault if nodes died or left the fleet while the launcher still reports the job as live.
 
-    members, least: given for a job of supervisors, the nodes of its newest generation and how many it needs. Nodes that
-    it went on without are none of its own any more. While enough are left it goes on by itself; where it does not, it
+    members, least: for a job of supervisors, the nodes of its newest generation, and the number of nodes that it needs.
+    Nodes that it has dropped do not matter. While enough nodes are left, the job recovers by itself; if it does not, it
     is `stuck`.
     """
     nodes = [node for node in status.nodes if members is None or node in members]
@@ -111,7 +113,7 @@ def lost(
 
 
 def pre_empted(status: Status, begun: bool) -> TrainingFault | None:
-    """The fault when a job waits again although its trainers had begun: other jobs were given its place."""
+    """The fault if a job is pending again although its trainers had begun: it was pre-empted."""
     if status.state is not JobState.PENDING or not begun:
         return None
     return TrainingFault(
@@ -120,22 +122,23 @@ def pre_empted(status: Status, begun: bool) -> TrainingFault | None:
 
 
 def stranded(status: Status, offered: Iterable[str], fleet: Iterable[Node], needed: int) -> TrainingFault | None:
-    """The fault when a job waits for nodes that are not ready any more: nodes come, go and are renamed."""
+    """The fault if a job waits for nodes that are no longer ready, for example because they were renamed."""
     ready = {node.name for node in fleet if node.ready} & set(offered)
     if status.state is not JobState.PENDING or len(ready) >= needed:
         return None
-    cause = f"found {len(ready)} of the nodes that it may run on ready, expected {needed} or more"
+    cause = f"found {len(ready)} ready nodes among those that it may use, expected {needed} or more"
     return TrainingFault(cause, status.nodes, disrupted=True, kind=causes.DISRUPTED)
 
 
 def stuck(
     status: Status, sights: Sequence[Sight], deadline: Callable[[str], float], least: float | None = None
 ) -> TrainingFault | None:
-    """The fault when every rank has been at one place for longer than its deadline.
+    """The fault if every rank has made no progress for longer than its deadline.
 
-    deadline: that of a phase. least: the seconds that a step has at least; where they are given, the deadlines of a
-    step and of a validation are learned from those before. Ranks wait for one another, so that one that moves is a sign
-    of life of all. The fault names the rank that waits the longest over its deadline, and those for which it waits.
+    deadline: the deadline of a phase in seconds. least: the minimum deadline of a step in seconds; if given, the
+    deadlines of steps and validations are learned from earlier ones. Ranks wait for one another, so progress of one
+    rank is a sign of life of all. The fault names the rank that is longest over its deadline, and those for which it
+    waits.
     """
     over = {sight: sight.age - patience(sight, deadline, least) for sight in sights}
     if status.state is not JobState.RUNNING or not over or min(over.values()) <= 0:
@@ -154,7 +157,7 @@ def stuck(
 
 
 def kind_of_hang(sights: Sequence[Sight], apart: Sequence[Sight]) -> str:
-    """The class of a hang: the tier for which ranks wait, the network that lost what all of them wait for, or a hang.
+    """The cause of a hang: storage if ranks wait for a tier, network if all live ranks wait in an exchange, else hung.
 
     apart: the ranks for which the others wait.
     """
@@ -165,13 +168,13 @@ def kind_of_hang(sights: Sequence[Sight], apart: Sequence[Sight]) -> str:
 
 
 def patience(sight: Sight, deadline: Callable[[str], float], least: float | None = None) -> float:
-    """Seconds for which a rank may stay at the place where it was seen; arguments as for `stuck`."""
+    """Seconds for which a rank may make no progress where it is; arguments as for `stuck`."""
     is_short = sight.section in SHORT or sight.progress.phase == VALIDATING.name or sight.silent > SILENT_SECONDS
     return _patience_if_silent(sight, deadline, least) if is_short else deadline(sight.progress.phase)
 
 
 def _patience_if_silent(sight: Sight, deadline: Callable[[str], float], least: float | None) -> float:
-    """The same for a rank that stands still wherever it is: the least that its patience can become."""
+    """The same for a silent rank: the minimum that its patience can become."""
     allowed = deadline(sight.progress.phase)
     if least is None or not sight.longest or sight.progress.phase not in REPEATED:
         return allowed
@@ -179,9 +182,9 @@ def _patience_if_silent(sight: Sight, deadline: Callable[[str], float], least: f
 
 
 def outside(sights: Sequence[Sight]) -> list[Sight]:
-    """The ranks for which the others wait: those that stand still, are behind, or are not in an exchange.
+    """The ranks for which the others wait: those that are silent, behind, or not in an exchange.
 
-    None where all ranks are alike.
+    Empty if all ranks are alike.
     """
     behind = min(sight.progress.step for sight in sights)
     signs: Sequence[Callable[[Sight], bool]] = (
@@ -197,15 +200,15 @@ def outside(sights: Sequence[Sight]) -> list[Sight]:
 
 
 def rest(sights: Sequence[Sight], deadline: Callable[[str], float], least: float | None = None) -> float:
-    """Seconds for which these ranks need not be looked at again: a share of what is left before all can be late.
+    """Seconds until these ranks must be checked again: a share of the time until all can be late.
 
-    A rank that may take long where it is has less patience as soon as it stands still, which only a look can show.
+    It assumes the shorter deadline of a silent rank, since a rank may become silent at any time.
     """
     return REST * max((_patience_if_silent(sight, deadline, least) - sight.age for sight in sights), default=0.0)
 
 
 def where(sight: Sight) -> str:
-    """A rank's phase, or its section of a step, and its progress in words."""
+    """A rank's phase or section of a step, and its progress, in words."""
     rank_place = sight.progress
     if sight.rank is None:
         return f"{rank_place.phase}, no rank has written a heartbeat"
@@ -223,14 +226,14 @@ def _waits_for_a_tier(sight: Sight) -> bool:
 
 
 def _named(sights: Sequence[Sight]) -> str:
-    """Some ranks in words, and how many more there are."""
-    descriptions = [
-        f"rank {sight.rank} on {sight.node or 'an unknown node'}"
-        + (f" (silent for {sight.silent:.0f} s)" if sight.silent > SILENT_SECONDS else "")
-        for sight in sights[:NAMED]
-    ]
-    more = [f"{len(sights) - NAMED} more"] if len(sights) > NAMED else []
-    return ", ".join(descriptions + more)
+    """The first ranks in words, and the number of the others."""
+    descriptions = list[str]()
+    for sight in sights[:NAMED]:
+        silence = f" (silent for {sight.silent:.0f} s)" if sight.silent > SILENT_SECONDS else ""
+        descriptions.append(f"rank {sight.rank} on {sight.node or 'an unknown node'}{silence}")
+    if len(sights) > NAMED:
+        descriptions.append(f"{len(sights) - NAMED} more")
+    return ", ".join(descriptions)
 
 
 def _amount(count: int, unit: str) -> str:
@@ -238,9 +241,9 @@ def _amount(count: int, unit: str) -> str:
 
 
 def lost_nodes(names: Iterable[str], nodes: Mapping[str, Node]) -> list[str]:
-    """A sentence for each of these nodes that died or left the fleet; a node that is only cordoned is not lost.
+    """A sentence for each of these nodes that died or left the fleet. A cordoned node is not lost.
 
-    `nodes` is the fleet, by name.
+    `nodes` is the fleet by name.
     """
     sentences = []
     for name in names:
@@ -252,12 +255,14 @@ def lost_nodes(names: Iterable[str], nodes: Mapping[str, Node]) -> list[str]:
 
 
 def too_few(nodes: Sequence[Node], needed: int) -> str:
-    """What a training that needs at least so many ready nodes waits for; empty when enough are ready."""
+    """What a training that needs `needed` ready nodes waits for; "" if enough are ready."""
     ready = sum(node.ready for node in nodes)
     if ready >= needed:
         return ""
-    away = [f"{node.name}: {node.reason}" for node in nodes if not node.ready]
-    named = "; ".join(away[:NAMED]) + (f"; and {len(away) - NAMED} more" if len(away) > NAMED else "")
-    return f"found {ready} of the fleet's {len(nodes)} nodes ready, expected {needed} or more" + (
-        f" ({named})" if away else ""
-    )
+    shortage = f"found {ready} of the fleet's {len(nodes)} nodes ready, expected {needed} or more"
+    unready = [f"{node.name}: {node.reason}" for node in nodes if not node.ready]
+    if not unready:
+        return shortage
+    if len(unready) > NAMED:
+        unready[NAMED:] = [f"and {len(unready) - NAMED} more"]
+    return f"{shortage} ({'; '.join(unready)})"

@@ -1,9 +1,8 @@
-"""Foreground control: how the command starts a training, follows it, stops it, and starts it again.
+"""Foreground control: start, follow, stop and resume a training from the command line.
 
-The sensors of a running instance would take the same steps; here they are taken at once, so that no instance need run.
-What happens to the training meanwhile is told in sentences, from its ledger: `SENTENCES` has the events that are shown,
-each with its sentence. An event that it lacks is not shown: what only figures are computed from, and what a later event
-says better.
+The sensors of a running instance would take the same steps. Here the command takes them at once, so that no instance
+needs to run. Meanwhile it prints the events of the ledger as sentences (`SENTENCES`). It skips events that only serve
+metrics, and events that a later event repeats better.
 """
 
 import time
@@ -21,11 +20,11 @@ from slipway.trainer.base.quantities import counted, duration
 from slipway.trainer.record import causes, ledger, phases
 
 MARGIN_SECONDS = 15.0
-"""How much longer than its grace a job that was asked to stop may take to end."""
+"""How much longer than its grace period a stopping job may take to end."""
 POLL_SECONDS = 0.2
 EVENT_POLL_SECONDS = 0.5
 EVERY_STEPS = 10
-"""Every so many steps, one is shown."""
+"""One of this many steps is shown."""
 PHASES = {
     phases.STARTING: "the ranks start",
     phases.STAGING: "the nodes copy the shards that the steps read",
@@ -33,13 +32,13 @@ PHASES = {
     phases.RESTORING: "the ranks restore a checkpoint",
     phases.COMPILING: "the ranks compile the model",
 }
-"""What is shown of the phases: those before the first step, which may take long."""
+"""The phases that are shown: those before the first step, which may take long."""
 
 
 def resume(trainings: Trainings, store: TrainingStore, by: str, why: str) -> None:
-    """Want a stopped or failed training to run again.
+    """Start a stopped or failed training again.
 
-    Raises ValueError when it has succeeded, and when what a branch begins from was removed meanwhile.
+    Raises ValueError if it has succeeded, or if the checkpoint from which a branch starts was removed meanwhile.
     """
     ended = store.exit()
     if ended is not None and ended.outcome == "succeeded":
@@ -49,9 +48,9 @@ def resume(trainings: Trainings, store: TrainingStore, by: str, why: str) -> Non
 
 
 def begin(control: TrainingControl, store: TrainingStore, by: str) -> str:
-    """Take the steps that are due up to one that needs time; returns what it waits for, empty once a job is submitted.
+    """Take all steps that are due now; returns what the training waits for, or "" once a job is submitted.
 
-    Raises Unavailable when the launcher or the fleet cannot be asked.
+    Raises Unavailable if the launcher or the fleet does not answer.
     """
     while control.advance(store, by) in (Action.CLAIM, Action.RECORD, Action.GIVE_UP, Action.SUBMIT):
         pass
@@ -61,42 +60,44 @@ def begin(control: TrainingControl, store: TrainingStore, by: str) -> str:
 
 
 def grace_warning(store: TrainingStore) -> str:
-    """Why a stop would lose steps: saves take longer than the grace; empty while that is not on record."""
+    """Why a stop would lose steps: saving takes longer than the grace period. "" if no such event is recorded."""
     events = read_sample(store.folder).events
     return next((str(event["reason"]) for event in reversed(events) if event["event"] == "grace_too_short"), "")
 
 
 def stop(control: TrainingControl, store: TrainingStore, by: str, why: str) -> int:
-    """Want a training stopped, and return when it is; the step of its newest checkpoint.
+    """Stop a training, wait until it has stopped, and return the step of its newest checkpoint.
 
-    Raises Unavailable when its job has not ended long after its grace.
+    Raises Unavailable if its job has not ended long after its grace period.
     """
     store.want("stop", by, why)
     deadline = time.monotonic() + control.grace_of(store.read()) + MARGIN_SECONDS
     while control.advance(store, by) is not Action.DONE:
         if time.monotonic() > deadline:
-            raise Unavailable(f"{store.id}: its job has not ended {MARGIN_SECONDS:.0f} s after its grace; ask again")
+            raise Unavailable(
+                f"{store.id}: its job has not ended {MARGIN_SECONDS:.0f} s after its grace period; try again"
+            )
         time.sleep(POLL_SECONDS)
     commits = store.commits()
     return commits[-1].step if commits else 0
 
 
 def until_ended(store: TrainingStore, control: TrainingControl | None, by: str) -> Iterator[str]:
-    """Lines from the training's beginning until it is over.
+    """Yield the training's events as lines, from its beginning until it is over.
 
-    With `control`, the steps that are due are taken between the lines, in the name of `by`; without it, none is taken.
+    With `control`, also take the steps that are due, in the name of `by`; without it, only read.
     """
     tail = ledger.Tail(store.folder)
     while True:
         over = control.advance(store, by) is Action.DONE if control else store.read().over
-        yield from (line for event in tail.new() if (line := event_line(event)))
+        yield from filter(None, map(event_line, tail.new()))
         if over:
             return
         time.sleep(EVENT_POLL_SECONDS)
 
 
 def event_line(event: JournalEvent) -> str:
-    """An event of the ledger as a line for a person; empty for an event that is not shown."""
+    """An event of the ledger as a line for a person; "" for an event that is not shown."""
     sentence = SENTENCES.get(event["event"])
     line = sentence(event) if sentence else ""
     return f"{time.strftime('%H:%M:%S', time.localtime(event['t']))} {line}" if line else ""
@@ -113,7 +114,7 @@ def _desired_changed(event: JournalEvent) -> str:
 
 
 def _claimed(event: JournalEvent) -> str:
-    return f"it is to run on {_names(event['nodes'])}{_because(event['cause'])}"
+    return f"the next start uses {_names(event['nodes'])}{_because(event['cause'])}"
 
 
 def _phase(event: JournalEvent) -> str:
@@ -135,7 +136,7 @@ def _committed(event: JournalEvent) -> str:
 
 
 def _detected(event: JournalEvent) -> str:
-    """Of a supervisor without a reason: an incident, which the record of it says better, or the end that follows."""
+    """A restart of the ranks; "" without a reason, since then an incident or the end follows with more detail."""
     return f"the ranks start again: {event['reason']}" if event.get("reason") else ""
 
 
@@ -147,7 +148,8 @@ def _incident(event: JournalEvent) -> str:
 
 
 def _ended(event: JournalEvent) -> str:
-    """Of a start that failed, the step is its last one by the ranks, and its newest checkpoint's by the platform."""
+    """The end of an incarnation. A failed one is shown without a step, since the step in the event may be either the
+    last step of its ranks or that of its newest checkpoint."""
     because = _because(event.get("reason", ""))
     if event["outcome"] == "succeeded":
         return f"the start succeeded at step {event['step']}{because}"
@@ -177,12 +179,12 @@ def _names(nodes: list[str]) -> str:
 SENTENCES: dict[str, Callable[[JournalEvent], str]] = {
     "wanted": _desired_changed,
     "claimed": _claimed,
-    "submitted": lambda event: "its job was handed to the launcher",
+    "submitted": lambda event: "its job was submitted",
     "phase": _phase,
     "started": _started,
     "restored": _restored,
     "step": _step,
-    "step_left": lambda event: f"step {event['step']} was left undone: {event['reason']}",
+    "step_left": lambda event: f"step {event['step']} was not completed: {event['reason']}",
     "grace_too_short": lambda event: f"a stop now would lose steps: {event['reason']}",
     "validated": lambda event: f"validation loss after step {event['step']}: {event['loss']:.4f}",
     "committed": _committed,
@@ -190,19 +192,19 @@ SENTENCES: dict[str, Callable[[JournalEvent], str]] = {
     "replication_failed": lambda event: (
         f"the checkpoint of step {event['step']} was not copied to the {event['tier']} tier: {event['reason']}"
     ),
-    "set_aside": lambda event: f"checkpoint {event['commit']} is damaged and counts no more: {event['reason']}",
-    "released": lambda event: f"checkpoint {event['commit']} counts again: {event['reason']}",
-    "passed_over": lambda event: f"checkpoint {event['commit']} is passed over: {event['reason']}",
-    "source_failed": lambda event: f"{event['node']} did not give a file of a checkpoint: {event['reason']}",
-    "memory_damaged": lambda event: f"step {event['step']} in the nodes' memory is passed over: {event['reason']}",
+    "set_aside": lambda event: f"checkpoint {event['commit']} is damaged and was set aside: {event['reason']}",
+    "released": lambda event: f"checkpoint {event['commit']} is valid again: {event['reason']}",
+    "passed_over": lambda event: f"checkpoint {event['commit']} was skipped: {event['reason']}",
+    "source_failed": lambda event: f"{event['node']} could not send a file of a checkpoint: {event['reason']}",
+    "memory_damaged": lambda event: f"step {event['step']} in the nodes' memory was skipped: {event['reason']}",
     "tier_away": lambda event: f"it waits for a tier: {event['reason']}",
-    "skipped": lambda event: f"the batch of step {event['step']} is left out: {event['reason']}",
+    "skipped": lambda event: f"the batch of step {event['step']} was skipped: {event['reason']}",
     "detected": _detected,
     "incident": _incident,
-    "grown": lambda event: f"it starts again with {_names(event['nodes'])} too: {event['cause']}",
-    "away": lambda event: f"nothing looked after the training for {duration(event['seconds'])}",
+    "grown": lambda event: f"it restarts with {_names(event['nodes'])} added: {event['cause']}",
+    "away": lambda event: f"no control plane watched the training for {duration(event['seconds'])}",
     "changed": _changed,
-    "change_refused": lambda event: f"a change that {event['asked_by']} asked for was refused: {event['reason']}",
+    "change_refused": lambda event: f"a change by {event['asked_by']} was rejected: {event['reason']}",
     "not_recorded": lambda event: (
         f"{counted(event['events'], 'event')} could not be recorded while the store was not writable"
     ),

@@ -1,9 +1,9 @@
-"""Growth: when a training that runs on fewer nodes than it may have is started again on more of them.
+"""Growth: when to restart a training on more nodes, if it runs on fewer than it may use.
 
-A growth is a restart that nobody needs, so it must pay back. Each new node has been seen ready for some time, so that
-one that comes and goes is not taken each time. The incarnation has run for some time, which doubles with each growth
-before. A checkpoint has just been made. And the seconds that the new nodes save on the steps that are left are several
-times those that the restart costs. All ages are by the reader's own clock; a process that starts anew waits longer.
+Scaling up restarts a healthy job, so it must save more time than it costs. Four conditions must hold. Each new node has
+been ready for some time, so that an unstable node is not used again and again. The incarnation has run for some time,
+which doubles with each earlier growth. A checkpoint has just been saved. The new nodes save several times as many
+seconds on the remaining steps as the restart costs. All ages use this process's own clock; a new process waits longer.
 """
 
 import threading
@@ -21,51 +21,51 @@ from slipway.trainer.record import fence, phases
 from slipway.trainer.record.fence import Commit, Token
 
 STEADY_SECONDS = 30.0
-"""A node must have been seen ready for so long."""
+"""How long a new node must have been ready."""
 COOL_DOWN_SECONDS = 120.0
-"""An incarnation must have been seen at its steps for so long; twice as long after each growth before."""
+"""How long an incarnation must have been training before a growth; it doubles with each earlier growth."""
 LONGEST_COOL_DOWN_SECONDS = HOUR
 PAYS_BACK = 2.0
-"""A growth must save so many times what it costs."""
+"""A growth must save this many times its cost."""
 RESTART_SECONDS = 60.0
-"""What a restart costs where none was seen."""
+"""The assumed cost of a restart if none was observed."""
 LONGEST_LOOK_SECONDS = 60.0
-"""Who looked longer ago than that has not watched: the ages of nodes begin anew."""
+"""After a longer gap between two observations, the ages of nodes start again."""
 AT_STEPS = frozenset(phase.name for phase in (phases.TRAINING, phases.VALIDATING, phases.SAVING, phases.COPYING))
 """The phases of a rank that has begun with its steps and has not ended."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How an incarnation has gone on, as far as it was watched."""
+    """The observed progress of an incarnation."""
 
     seconds: float
-    """For how long it has been seen at its steps."""
+    """How long it has been training."""
     seconds_per_step: float | None
-    """None before two steps were seen."""
+    """None before two steps were observed."""
     is_saved: bool
-    """Whether its newest checkpoint is new since the last look."""
+    """Whether its newest checkpoint is new since the last observation."""
     restart_seconds: float
-    """What its start took; `RESTART_SECONDS` where that was not seen."""
+    """How long its start took; `RESTART_SECONDS` if that was not observed."""
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """A growth that is possible."""
+    """A possible growth."""
 
     nodes_now: int
     nodes_then: int
     steps_left: int | None
-    """None for a script, whose number of steps is its own."""
+    """None for a script, since only the script knows its number of steps."""
     steps_unsaved: int
-    """Since the newest checkpoint; they are done again."""
+    """The steps since the newest checkpoint, which would be repeated."""
     growths_before: int
 
 
 def pays(prospect: Prospect, pace: Pace) -> bool:
-    """Whether the growth saves `PAYS_BACK` times its cost; it takes for granted that speed follows the nodes.
+    """Whether the growth saves `PAYS_BACK` times its cost, assuming that speed is proportional to the nodes.
 
-    A script is taken to go on for as long as it has been watched.
+    A script is assumed to go on for as long as it has been observed.
     """
     if pace.seconds_per_step is None or prospect.nodes_then <= prospect.nodes_now:
         return False
@@ -75,18 +75,18 @@ def pays(prospect: Prospect, pace: Pace) -> bool:
 
 
 def is_due(prospect: Prospect, pace: Pace) -> bool:
-    """Whether now is the moment: a checkpoint was just made, the last start is long enough ago, and it pays back."""
+    """Whether to grow now: a checkpoint was just saved, the last start is long enough ago, and the growth pays back."""
     cool_down = min(COOL_DOWN_SECONDS * 2**prospect.growths_before, LONGEST_COOL_DOWN_SECONDS)
     return pace.is_saved and pace.seconds >= cool_down and pays(prospect, pace)
 
 
 @dataclass
 class _WatchedIncarnation:
-    """What was seen of one incarnation."""
+    """The observations of one incarnation."""
 
     first_look: float
     is_whole: bool
-    """Whether it was seen before its ranks had done anything, so that its start could be timed."""
+    """Whether it was first observed before its ranks began, so that its start could be timed."""
     first_step: int | None = None
     at_first_step: float = 0.0
     step: int = 0
@@ -96,14 +96,14 @@ class _WatchedIncarnation:
 
 @dataclass
 class _WatchedNodes:
-    """Since when each node of one platform has been seen ready."""
+    """Since when each node of one platform has been ready."""
 
     looked: float
     since: dict[str, float] = field(default_factory=dict)
 
 
 class GrowthWatch:
-    """The observations of one process; any of its threads may look."""
+    """The observations of one process. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -112,9 +112,9 @@ class GrowthWatch:
         self._nodes: dict[Path, _WatchedNodes] = {}
 
     def steady(self, platform: Path, nodes: Iterable[Node]) -> set[str]:
-        """Those of the fleet's nodes that have been ready at each look for `STEADY_SECONDS`.
+        """The fleet's nodes that have been ready at each observation for `STEADY_SECONDS`.
 
-        platform: a folder that is the platform's own.
+        platform: a folder that identifies the platform.
         """
         with self._lock:
             now = self._clock()
@@ -125,10 +125,10 @@ class GrowthWatch:
             return {name for name, first in since.items() if now - first >= STEADY_SECONDS}
 
     def look(self, training: Path, token: Token, step: int | None, checkpoint: str, begun: bool = True) -> Pace:
-        """Take in where an incarnation is.
+        """Record an observation of an incarnation, and return its pace.
 
-        step: its newest; None while its ranks are not at their steps. checkpoint: the name of its own newest one, empty
-        before the first. begun: whether a rank has been heard of.
+        step: the newest step; None before training. checkpoint: the name of its own newest checkpoint, or "". begun:
+        whether a rank has written a heartbeat.
         """
         with self._lock:
             now = self._clock()
@@ -140,15 +140,18 @@ class GrowthWatch:
             is_saved = checkpoint != incarnation.checkpoint
             incarnation.checkpoint = checkpoint
             if step is not None and incarnation.first_step is None:
-                incarnation.first_step, incarnation.at_first_step = step, now
-                incarnation.step, incarnation.at_step = step, now
+                incarnation.first_step = step
+                incarnation.at_first_step = now
+                incarnation.step = step
+                incarnation.at_step = now
             elif step is not None and step > incarnation.step:
-                incarnation.step, incarnation.at_step = step, now
+                incarnation.step = step
+                incarnation.at_step = now
             return _pace(incarnation, now, is_saved)
 
 
 GROWTHS = GrowthWatch()
-"""The watch of this process: a sensor's ticks share it."""
+"""The watch of this process, which the ticks of a sensor share."""
 
 
 @dataclass(frozen=True)
@@ -158,25 +161,25 @@ class Growing:
     watch: GrowthWatch
     platform: Path
     scheduled: bool
-    """Whether a scheduler places jobs: then the next incarnation may run on other nodes than this one."""
+    """Whether a scheduler places jobs, so that the next incarnation may run on other nodes than this one."""
 
     def is_wanted(self, facts: TrainingFacts, fleet: Mapping[str, Node]) -> bool:
-        """Whether it runs on fewer nodes than it may have, and the fleet has others."""
+        """Whether the training runs on fewer nodes than it may use, and its recipe allows growth."""
         self.watch.steady(self.platform, fleet.values())
         return facts.running and facts.run_policy.grow and _size(facts) < facts.run_policy.max_nodes
 
     def allowed(self, facts: TrainingFacts, fleet: Mapping[str, Node]) -> tuple[str, ...]:
-        """The nodes that it has, and those that have been ready for some time."""
+        """The training's own nodes, and those that have been ready for some time."""
         return tuple({*facts.nodes, *self.watch.steady(self.platform, fleet.values())})
 
     def due(self, facts: TrainingFacts, chosen: tuple[str, ...]) -> tuple[str, ...]:
-        """The new nodes when it should go on on the chosen ones now; none when it should not."""
+        """The nodes to add now if the training should restart on the chosen nodes; else none."""
         assert facts.claim is not None
         steps = [beat.step for beat in facts.beats if beat.phase in AT_STEPS]
         step = max(steps) if steps else None
         saved = self._newest(facts)
         pace = self.watch.look(facts.folder, facts.claim.token, step, saved.name if saved else "", bool(facts.beats))
-        # None of its own nodes may go: they hold what was saved last.
+        # The training must keep all its own nodes, since they hold the newest checkpoint.
         if step is None or saved is None or not set(facts.nodes) <= set(chosen):
             return ()
         total = updates.steps_now(facts)
@@ -190,12 +193,12 @@ class Growing:
         return tuple(sorted(set(chosen) - set(facts.nodes))) if is_due(prospect, pace) else ()
 
     def cause(self, facts: TrainingFacts, new: tuple[str, ...]) -> str:
-        """Why it is started again, for a person."""
+        """Why the training restarts, for a person."""
         before = {node for claim in fence.claims(facts.folder) for node in claim.nodes}
         return "grown: " + ", ".join(f"{node} is {'back' if node in before else 'free'}" for node in new)
 
     def _newest(self, facts: TrainingFacts) -> Commit | None:
-        """The newest checkpoint of this incarnation that the next one can read wherever it runs."""
+        """The newest checkpoint of this incarnation that the next one can read on any node."""
         commits = facts.commits_on(*LASTING) if self.scheduled else facts.commits
         return commits[-1] if commits and commits[-1].token.incarnation == facts.incarnation else None
 
@@ -210,5 +213,5 @@ def _pace(incarnation: _WatchedIncarnation, now: float, is_saved: bool) -> Pace:
 
 
 def _size(facts: TrainingFacts) -> int:
-    """How many nodes its job takes, as `slipway.resources.trainings.job` says it."""
+    """The number of nodes of its job, as in `slipway.resources.trainings.job`."""
     return min(facts.run_policy.max_nodes, len(facts.nodes))

@@ -1,8 +1,8 @@
-"""Reports of incidents: what each cost, what was done, where the training went on, and whether a person is needed.
+"""Incident reports: what an incident cost, what was done, where the training went on, and what a person must do.
 
-Everything is computed from records: the incident's own, the claims, how incarnations ended, and of the ledger the end
-of the generation that was interrupted and the beginning of the one that followed. The seconds are those of the
-training's account, so that an incident, `slipway show` and SQL name the same ones. Reads, and changes nothing.
+Everything comes from records: the incident record, the claims, the exits, and the ledger's end of the interrupted
+generation and beginning of the next. The seconds come from the training's account, so that incidents, `slipway show`
+and SQL agree. Read-only.
 `post_mortem` makes one page in Markdown of a report and its evidence.
 """
 
@@ -30,48 +30,57 @@ from slipway.trainer.record.accounting.account import InterruptionCost
 from slipway.trainer.record.fence import Claim, Token
 from slipway.trainer.record.incidents import IncidentRecord
 
-OVER, RECOVERING, WAITING, STOPPED = "over", "recovering", "waits for a person", "stopped by a person"
+OVER = "over"
+RECOVERING = "recovering"
+WAITING = "waits for a person"
+STOPPED = "stopped by a person"
 NOT_DONE = {
-    WAITING: "nothing more: the training was given up, and is not started again",
+    WAITING: "nothing more: the training failed for good, and is not started again",
     STOPPED: "nothing more: a person stopped the training",
 }
-"""What was done where no start followed, whatever was meant to be."""
-HELD_BACK = "a new incarnation goes on from the newest checkpoint, after longer and longer rests"
-"""What is done about a training that has failed too often in a row for what is not its own fault."""
-END_BYTES, BEGINNING_BYTES = 64 << 10, 256 << 10
-"""So much is read of a generation's segments of the ledger: the steps before an incident, and what follows it."""
+"""The action if no start followed, whatever was planned."""
+HELD_BACK = "a new incarnation goes on from the newest checkpoint, after longer and longer pauses"
+"""The action for a training that failed too often in a row through no fault of its own."""
+END_BYTES = 64 << 10
+"""How much is read of the end of an interrupted generation's ledger segment."""
+BEGINNING_BYTES = 256 << 10
+"""How much is read of the beginning of the next generation's ledger segment."""
 TODO = {
-    causes.CONFIGURATION: "put right in the recipe what the cause names, then `slipway run {recipe}`",
-    causes.DIVERGED: "look at the loss and at the data of the last steps, then continue a checkpoint of before with "
+    causes.CONFIGURATION: "correct in the recipe what the cause names, then `slipway run {recipe}`",
+    causes.DIVERGED: "look at the loss and the data of the last steps, then continue an earlier checkpoint with "
     "other values: `slipway branch {id}@STEP FIELD=VALUE`",
-    causes.OUT_OF_MEMORY: "take a smaller micro-batch or a larger layout in the recipe, which `slipway plan {recipe}` "
-    "helps to choose, then `slipway run {recipe}`",
-    causes.STORAGE: "see that the tier that the cause names can be read and written, then `slipway resume {id}`",
-    causes.MACHINE: "have the node looked at, and taken out of service (`slipway nodes quarantine NODE --why ...`), "
+    causes.OUT_OF_MEMORY: "set a smaller micro-batch or a larger layout in the recipe (`slipway plan {recipe}` "
+    "helps to choose one), then `slipway run {recipe}`",
+    causes.STORAGE: "check that the tier that the cause names is readable and writable, then `slipway resume {id}`",
+    causes.MACHINE: "take the node out of service (`slipway nodes quarantine NODE --why ...`) and have it checked, "
     "then `slipway resume {id}`",
-    causes.NODE: "make room on the node, or give it what the cause names, or take it out of service (`slipway nodes "
+    causes.NODE: "make room on the node, or add what the cause names, or take it out of service (`slipway nodes "
     "quarantine NODE --why ...`), then `slipway resume {id}`",
-    causes.PLATFORM: "give the platform what the cause names: the permission, the operator, the queue",
+    causes.PLATFORM: "add to the platform what the cause names: the permission, the operator, the queue",
 }
 FROM_THE_BEGINNING = (
     "look at the data of the first steps, then start it with other values: `slipway run {recipe} FIELD=VALUE`"
 )
-"""What to do about one that diverged before its first checkpoint: there is none to continue."""
-OTHERWISE = "read the evidence, put right what it shows, then `slipway resume {id}`"
-RANKS, STACK_LINES, LOG_LINES, NODES = 8, 24, 12, 4
-"""Of so many ranks, so many lines of the stack are shown, and so many lines of the log of so many nodes."""
+"""What to do about a training that diverged before its first checkpoint."""
+OTHERWISE = "read the evidence, correct what it shows, then `slipway resume {id}`"
+RANKS = 8
+STACK_LINES = 24
+"""The maximum number of ranks whose stacks are shown, and of lines of each stack."""
+LOG_LINES = 12
+NODES = 4
+"""The number of log lines of each node that are shown, and the maximum number of these nodes."""
 LONGEST_CAUSE = 2000
-"""So many characters of a cause are shown where it stands alone: a sentence about many ranks, and not a log."""
+"""The maximum length of a cause on its own line, in characters: enough for many ranks, but not for a log."""
 UNKNOWN = "unknown cause"
-"""What a person reads in place of the class of a cause where the platform knows none."""
+"""The text for people if the cause is unknown."""
 _IN_C = re.compile(r"frame #\d+: |<omitting python frames>")
-"""Lines with which PyTorch's C++ explains an exception: twenty of them would hide the sentence before them."""
+"""Lines of PyTorch's C++ stack traces. Twenty of them would hide the sentence before them."""
 
 
 def to_do(kind: str, recipe: str, training: str, checkpoint: int) -> str:
-    """What a person is to do about a training that a cause of this class has ended for good.
+    """What a person must do about a training that failed for good with this cause.
 
-    checkpoint: the step of its newest one; 0 without one.
+    checkpoint: the step of its newest checkpoint; 0 if there is none.
     """
     advice_text = FROM_THE_BEGINNING if kind == causes.DIVERGED and not checkpoint else TODO.get(kind, OTHERWISE)
     return advice_text.format(recipe=recipe, id=training)
@@ -79,14 +88,14 @@ def to_do(kind: str, recipe: str, training: str, checkpoint: int) -> str:
 
 @dataclass(frozen=True)
 class IncidentReport:
-    """One incident as people see it. Times are seconds since the epoch."""
+    """One incident as people see it. Times are in seconds since the epoch."""
 
     id: str
     recipe: str
     training: str
     incarnation: int
     kind: str
-    """The class of the cause, of `slipway.trainer.record.causes`."""
+    """The cause, from `slipway.trainer.record.causes`."""
     cause: str
     at: float
     noticed_by: str
@@ -94,51 +103,50 @@ class IncidentReport:
     state: str
     """One of `OVER`, `RECOVERING`, `WAITING` and `STOPPED`."""
     step: int
-    """The last step that was done."""
+    """The last completed step."""
     nodes: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     survived: bool = False
     suspects: tuple[Suspect, ...] = ()
     steps_lost: int | None = None
-    """Steps that are done again; None while that is not known. Of several incidents without a step between them, the
-    first one took them back."""
+    """The number of repeated steps; None while unknown. Of several incidents without a step in between, only the first
+    has lost steps."""
     seconds_lost: float | None = None
-    """What the training's account charges to it, until the steps go on or the next incident; None while that is not
-    known."""
+    """The seconds that the training's account charges to it, until the next step or incident; None while unknown."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """The parts of it by bucket of `slipway.trainer.record.accounting.buckets`, in their order there."""
+    """The lost seconds by bucket, in the order of `slipway.trainer.record.accounting.buckets`."""
     resumed: str = ""
-    """The token under which the training went on; empty while it has not."""
+    """The token with which the training went on, or ""."""
     resumed_on: tuple[str, ...] = ()
     resumed_from: int | None = None
     resumed_by: str = ""
     todo: str = ""
-    """What a person is to do; empty where nobody is needed."""
+    """What a person must do, or ""."""
     kernel: tuple[str, ...] = ()
-    """What the kernels of the nodes had logged of GPUs and of memory."""
+    """Lines about GPUs and memory from the kernel logs of the nodes."""
     evidence: tuple[str, ...] = ()
     """Files in the incident's folder."""
     lacking: Mapping[str, str] = field(default_factory=dict)
-    """What of the evidence could not be had, and why, by node."""
+    """Evidence that could not be collected, and why, by node."""
 
     @property
     def name(self) -> str:
-        """Of all incidents, this one: the name of its partition."""
+        """The name of its partition, unique among all incidents."""
         return f"{self.training}.{self.id}"
 
     @property
     def settled(self) -> bool:
-        """Whether the training has got over it, or waits for a person."""
+        """Whether the training has recovered from it, or waits for a person."""
         return self.state != RECOVERING
 
     @property
     def final(self) -> bool:
-        """Whether nothing about it can change any more: it is over, and its cost is known."""
+        """Whether the report can no longer change: the incident is over, and its cost is known."""
         return self.state == OVER and self.steps_lost is not None
 
 
 def of(store: TrainingStore, facts: TrainingFacts) -> list[IncidentReport]:
-    """The incidents of a training, the first one first. Raises OSError and ValueError."""
+    """The incidents of a training, the oldest first. Raises OSError and ValueError."""
     records = incidents.read_all(store, facts)
     if not records:
         return []
@@ -148,9 +156,9 @@ def of(store: TrainingStore, facts: TrainingFacts) -> list[IncidentReport]:
 
 
 def of_all(stores: Iterable[TrainingStore]) -> list[IncidentReport]:
-    """The incidents of trainings, the latest last.
+    """The incidents of these trainings, the oldest first.
 
-    A training whose records cannot be read has none here; its summary says so.
+    A training whose records cannot be read is skipped; its summary says so.
     """
     reports: list[IncidentReport] = []
     for store in stores:
@@ -166,7 +174,9 @@ def report(
     costs: Mapping[str, InterruptionCost],
     record: IncidentRecord,
 ) -> IncidentReport:
-    """One incident; `costs` are the training's, by token (`accounts.interruption_costs`). Raises OSError."""
+    """The report of one incident; `costs` are the training's, by token (`accounts.interruption_costs`).
+    Raises OSError.
+    """
     token = Token.parse(record.token)
     later = sorted((claim for claim in claims if claim.token > token), key=lambda claim: claim.token)
     following = later[0] if later and not record.survived else None
@@ -213,18 +223,18 @@ def report(
 
 
 def is_stopped_by_person(facts: TrainingFacts) -> bool:
-    """Whether a person asked that the training run no more; not where the platform gave it up or a sweep ended it."""
+    """Whether a person stopped the training, and not the platform or a sweep."""
     wish = facts.desired
     if wish is None or facts.should_run:
         return False
-    if wish.by_platform is None:  # an earlier version: a command that gave a training up did so in a person's name
+    if wish.by_platform is None:  # written by an earlier version, which recorded the platform's decisions as a person's
         named = wish.by.endswith("by hand") or "was cancelled" in wish.why
         return named and budgets.IN_A_ROW not in wish.why
     return not wish.by_platform
 
 
 def post_mortem(store: TrainingStore, report: IncidentReport) -> str:
-    """The post-mortem of an incident: one page in Markdown, without a picture. Raises OSError."""
+    """The post-mortem of an incident: one page in Markdown, without images. Raises OSError."""
     parts = [_page_head(report), _cost_lines(report), _suspect_lines(report), _evidence_lines(store, report)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -238,24 +248,26 @@ def happened(report: IncidentReport) -> str:
     """What happened, where and after which step, in one line."""
     named = [*report.nodes, *(f"rank {rank}" for rank in report.ranks)]
     where = ", ".join(name for name in named if name not in report.cause)
-    cause, at = first_line(report.cause), f"after step {report.step:,}"
-    return f"{where + ': ' if where else ''}{cause}{'' if at in cause else f', {at}'}"
+    cause = first_line(report.cause)
+    at = f"after step {report.step:,}"
+    line = cause if at in cause else f"{cause}, {at}"
+    return f"{where}: {line}" if where else line
 
 
 def first_line(cause: str, length: int = 160) -> str:
-    """The first line of a cause, cut to so many characters."""
+    """The first line of a cause, cut to `length` characters."""
     line = (cause.splitlines() or [""])[0]
     return line if len(line) <= length else f"{line[: length - 3]}..."
 
 
 def cost(report: IncidentReport) -> str:
-    """Steps and seconds lost, as far as they are known."""
+    """The lost steps and seconds in words, as far as they are known."""
     if report.survived:
         return "no step followed yet" if report.state == WAITING else "the training went on"
     if report.seconds_lost is None and report.steps_lost is not None:
-        return f"{counted(report.steps_lost, 'step')} lost, and seconds that are not on record"
+        return f"{counted(report.steps_lost, 'step')} lost; the lost seconds are not recorded"
     if report.seconds_lost is None:
-        return "what it cost is not known yet" if report.state == RECOVERING else "no step followed"
+        return "its cost is not known yet" if report.state == RECOVERING else "no step followed"
     if report.steps_lost is None:
         return f"{report.seconds_lost:,.1f} s lost until the next incident"
     return f"{report.seconds_lost:,.1f} s and {counted(report.steps_lost, 'step')} lost"
@@ -273,13 +285,17 @@ def went_on(report: IncidentReport) -> str:
 
 
 def ran_on(report: IncidentReport) -> str:
-    """The nodes on which the training went on, and from which step; begins with a space where there is any."""
-    from_step = f" from step {report.resumed_from:,}" if report.resumed_from is not None else ""
-    return (f" on {', '.join(report.resumed_on)}" if report.resumed_on else "") + from_step
+    """The nodes on which the training went on, and from which step, with a leading space; "" if unknown."""
+    text = ""
+    if report.resumed_on:
+        text += f" on {', '.join(report.resumed_on)}"
+    if report.resumed_from is not None:
+        text += f" from step {report.resumed_from:,}"
+    return text
 
 
 def named(report: IncidentReport) -> str:
-    """The nodes and ranks with which it began; empty where none is known."""
+    """The nodes and ranks on which it began, or "" if unknown."""
     return ", ".join([*report.nodes, *(f"rank {rank}" for rank in report.ranks)])
 
 
@@ -288,17 +304,19 @@ def when(at: float) -> str:
 
 
 def _todo(kind: str, facts: TrainingFacts) -> str:
-    """What a person is to do about one that waits: given up, or wanted still, so that it goes on by itself."""
+    """What a person must do about a training that waits. If it should still run, the platform retries it by itself."""
     action = to_do(kind, facts.specification.recipe, facts.id, facts.newest_step)
-    resumed = ", then `slipway resume"
-    return f"{action.partition(resumed)[0]}; it is tried again by itself" if facts.should_run else action
+    if not facts.should_run:
+        return action
+    without_resume = action.partition(", then `slipway resume")[0]
+    return f"{without_resume}; the platform retries the training by itself"
 
 
 def _action(facts: TrainingFacts, record: IncidentRecord, state: str, following: Claim | None) -> str:
-    """What was done about it: the record has what was meant to be, when the incident was noticed."""
+    """What was done about the incident. The record holds only what was planned when it was noticed."""
     wish = facts.desired
     if state == WAITING and wish is not None and wish.by_platform and not facts.should_run:
-        return f"the training was given up: {wish.why}"
+        return f"the training failed for good: {wish.why}"
     planned = following is not None or state not in NOT_DONE or record.action.startswith(("nothing", "is given up"))
     if state == WAITING and facts.should_run:
         return record.action if record.kind == causes.PLATFORM else HELD_BACK
@@ -308,10 +326,10 @@ def _action(facts: TrainingFacts, record: IncidentRecord, state: str, following:
 def _steps_lost(
     store: Path, last_step: int, done: int, after: Mapping[str, JournalEvent], later: list[Claim]
 ) -> int | None:
-    """How many of the steps until `done` were done again; None while no later generation has done a step.
+    """The number of steps up to `done` that were repeated; None while no later generation has completed a step.
 
-    last_step: of the interrupted generation itself, 0 where it has done none: it had nothing to lose. after: how the
-    generation after it began. later: the claims after it, in order.
+    last_step: the last step of the interrupted generation; 0 if it had none and so lost none. after: the first events
+    of the next generation. later: the later claims, in order.
     """
     for claim in later[1:]:
         if "stepped" in after:
@@ -323,14 +341,16 @@ def _steps_lost(
 
 
 def _resumed_from(after: Mapping[str, JournalEvent]) -> int | None:
-    """The step from which a generation went on that began so; None while it has not."""
-    return int(after["restored"].get("step", 0)) if "restored" in after else (0 if "stepped" in after else None)
+    """The step from which a generation with these first events went on; None while it has not."""
+    if "restored" in after:
+        return int(after["restored"].get("step", 0))
+    return 0 if "stepped" in after else None
 
 
 def _state(facts: TrainingFacts, following: Claim | None) -> str:
-    """Where a training stands that has not stepped since an incident."""
+    """The state of an incident after which the training has not completed a step."""
     if facts.claim is not None and following is not None and following.token < facts.claim.token:
-        return OVER  # what followed was interrupted itself: that is another incident
+        return OVER  # the next generation was interrupted too, which is another incident
     if facts.succeeded:
         return OVER
     if facts.should_run and following is None and budgets.held_by(facts):
@@ -341,7 +361,7 @@ def _state(facts: TrainingFacts, following: Claim | None) -> str:
 
 
 def _last_step(store: Path, token: Token) -> int:
-    """The last step that rank 0 wrote under a token, 0 for none."""
+    """The last step that rank 0 recorded with this token; 0 if there is none."""
     path = store / files.LEDGER / f"{token}.rank-0.jsonl"
     with contextlib.suppress(FileNotFoundError):
         events = journal.read(path, max(0, path.stat().st_size - END_BYTES)).events
@@ -350,7 +370,7 @@ def _last_step(store: Path, token: Token) -> int:
 
 
 def _first_events(store: Path, token: Token) -> dict[str, JournalEvent]:
-    """The first restore and the first step under a token, as `restored` and `stepped`."""
+    """The first restore and the first step with this token, as `restored` and `stepped`."""
     events: dict[str, JournalEvent] = {}
     for event in journal.read(store / files.LEDGER / f"{token}.rank-0.jsonl", 0, BEGINNING_BYTES).events:
         if event["event"] in ("restored", "step"):
@@ -359,18 +379,20 @@ def _first_events(store: Path, token: Token) -> dict[str, JournalEvent]:
 
 
 def _page_head(report: IncidentReport) -> str:
-    todo = report.todo or ("nothing" if report.state == OVER else "nothing: it recovers by itself")
+    todo = report.todo or "nothing"
+    if not report.todo and report.state != OVER:
+        todo = "nothing: it recovers by itself"
     rows = {
         "when": f"{when(report.at)}, after step {report.step:,}",
         "cause": f"{report.kind or UNKNOWN}: {first_line(report.cause, LONGEST_CAUSE)}",
         "noticed by": report.noticed_by,
-        "nodes": ", ".join(report.nodes) or "not known",
-        "ranks": ", ".join(map(str, report.ranks)) or "not known",
+        "nodes": ", ".join(report.nodes) or "unknown",
+        "ranks": ", ".join(map(str, report.ranks)) or "unknown",
         "action": report.action,
         "went on": went_on(report),
         "state": report.state,
         "cost": cost(report),
-        "to be done by a person": todo,
+        "what to do": todo,
     }
     lines = [f"# Incident {report.name}", "", headline(report), "", "| | |", "|---|---|"]
     return "\n".join([*lines, *(f"| {name} | {_cell(value)} |" for name, value in rows.items())])
@@ -384,18 +406,21 @@ def _cost_lines(report: IncidentReport) -> str:
 
 
 def _suspect_lines(report: IncidentReport) -> str:
-    rows = [
-        f"- rank {suspect.rank}{f' on {suspect.node}' if suspect.node else ''}: {suspect.why}"
-        for suspect in report.suspects
-    ]
-    return "\n".join(["## Suspects", "", *rows]) if rows else ""
+    if not report.suspects:
+        return ""
+    lines = ["## Suspects", ""]
+    for suspect in report.suspects:
+        where = f"rank {suspect.rank} on {suspect.node}" if suspect.node else f"rank {suspect.rank}"
+        lines.append(f"- {where}: {suspect.why}")
+    return "\n".join(lines)
 
 
 def _evidence_lines(store: TrainingStore, report: IncidentReport) -> str:
     manifests = folder.manifests(store.folder, report.id)
     ends = {} if manifests else kept_tails(store, report.incarnation)
     parts = [f"## Evidence\n\nIn `{incident_records.evidence(store.folder, report.id)}`."] if manifests else []
-    if ranks := [(manifest.node, rank) for manifest in manifests for rank in manifest.ranks]:
+    ranks = [(manifest.node, rank) for manifest in manifests for rank in manifest.ranks]
+    if ranks:
         rows = [
             f"| {rank.rank} | {node} | {rank.state} | {_cell(rank.exchange or '-')} | {_cell(rank.where or '-')} |"
             for node, rank in ranks
@@ -404,21 +429,20 @@ def _evidence_lines(store: TrainingStore, report: IncidentReport) -> str:
             "\n".join(["| rank | node | state | exchange | innermost call |", "|---:|---|---|---|---|", *rows])
         )
     parts += _stacks(store, report, manifests)
-    chosen = [manifest.node for manifest in manifests if not report.nodes or manifest.node in report.nodes] or [
-        e.node for e in manifests
-    ]
+    all_nodes = [manifest.node for manifest in manifests]
+    chosen = [node for node in all_nodes if not report.nodes or node in report.nodes] or all_nodes
     parts += [_block(f"End of the log of {node}", _log(store, report, node), LOG_LINES) for node in chosen[:NODES]]
     parts += [_block(f"End of the log of {node}", log, LOG_LINES) for node, log in list(ends.items())[:NODES]]
     if report.kernel:
-        parts.append("\n".join(["What the kernels logged:", "", *(f"- {line}" for line in report.kernel)]))
+        parts.append("\n".join(["From the kernel logs:", "", *(f"- {line}" for line in report.kernel)]))
     if report.lacking:
         rows = [f"- {what}: {why}" for what, why in report.lacking.items()]
-        parts.append("\n".join(["What could not be had:", "", *rows]))
+        parts.append("\n".join(["Missing evidence:", "", *rows]))
     return "\n\n".join(part for part in parts if part)
 
 
 def _stacks(store: TrainingStore, report: IncidentReport, manifests: list[DiagnosisManifest]) -> Iterator[str]:
-    """The stack of the thread that trains, of the suspects and the ranks named first."""
+    """The stacks of the training threads; suspects and named ranks come first."""
     first = {*report.ranks, *(suspect.rank for suspect in report.suspects)}
     sections = []
     for manifest in manifests:
@@ -432,7 +456,7 @@ def _stacks(store: TrainingStore, report: IncidentReport, manifests: list[Diagno
 
 
 def _training_thread(body: str) -> str:
-    """The part of a dump that is of the main thread: the last one whose outermost call is not a thread's start."""
+    """The main thread's part of a stack dump: the last thread whose outermost call is not the start of a thread."""
     threads = re.split(r"(?m)^(?=(?:Current thread|Thread) 0x)", body)
     main = [thread for thread in threads if thread.strip() and "in _bootstrap\n" not in thread and "File " in thread]
     fatal = [thread for thread in threads if thread.startswith("Fatal Python error")]
@@ -446,11 +470,9 @@ def _log(store: TrainingStore, report: IncidentReport, node: str) -> str:
 def _block(title: str, content: str, lines: int, from_end: bool = True) -> str:
     shown_lines = [line for line in content.rstrip().splitlines() if not _IN_C.match(line)]
     shown_lines = shown_lines[-lines:] if from_end else shown_lines[:lines]
-    return (
-        "\n".join([f"{title}:", "", "```", *(line.replace("```", "'''")[:300] for line in shown_lines), "```"])
-        if shown_lines
-        else ""
-    )
+    if not shown_lines:
+        return ""
+    return "\n".join([f"{title}:", "", "```", *(line.replace("```", "'''")[:300] for line in shown_lines), "```"])
 
 
 def _cell(value: str) -> str:

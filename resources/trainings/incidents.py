@@ -1,10 +1,10 @@
-"""Incidents of a training: the one record of each, which is written where the node's side has not written one.
+"""Incidents of a training: write the record of an incident if no process on its nodes has written it.
 
-An incarnation that failed has an incident. Whoever learns of it first writes the record: the node's supervisor or the
-trainer, the control plane that gives an incarnation up or records its end, or, where all of them died before that, the
-sensor that shows incidents.
+Every failed incarnation has an incident. The first process to notice the failure writes the record: the node's
+supervisor or the trainer; the control plane that replaces an incarnation or records its end; or, if all of them died,
+the sensor that shows incidents.
 
-Suspects are the nodes on which an incarnation's faults seem to have begun, where the answer to these is other nodes.
+Suspects are the nodes on which an incarnation's faults probably began, if the reaction to such faults is other nodes.
 """
 
 import re
@@ -25,18 +25,18 @@ from slipway.trainer.record.fence import Exit, Token
 from slipway.trainer.record.incidents import IncidentRecord
 
 DIAGNOSIS_SECONDS = 5.0
-"""How long an incarnation that hangs is left alone at least for its nodes to say where the ranks are."""
+"""How long a hanging incarnation is kept, so that its nodes can collect the stacks of the ranks."""
 RESTARTS = "a new incarnation goes on from the newest checkpoint"
 _RANK = re.compile(r"\brank (\d+)\b")
 _first_asked_at: dict[tuple[Path, str], float] = {}
-"""Since when this process waits for the nodes of an incident, by its own monotonic clock."""
+"""When this process first asked the nodes of an incident, by its own monotonic clock."""
 
 
 def is_diagnosed(store: TrainingStore, facts: TrainingFacts, fault: TrainingFault, by: str) -> bool:
-    """Whether an incarnation may be ended: its nodes have said what its ranks do, or were given the time to.
+    """Whether an incarnation may be ended: its nodes have sent their diagnosis, or have had the time for it.
 
-    The nodes of one that hangs are asked here, and nobody waits: ask again. For another fault no node is asked, as it
-    would cost time, and the ranks may be gone; nor where the training's store cannot be written.
+    This function requests the diagnosis of a hang and returns at once; call it again. It requests none for other
+    faults, since that would cost time and the ranks may be gone, and none if the training's store is not writable.
     """
     if fault.kind != causes.HUNG or facts.claim is None:
         return True
@@ -55,7 +55,7 @@ def is_diagnosed(store: TrainingStore, facts: TrainingFacts, fault: TrainingFaul
 
 
 def note_failure(store: TrainingStore, ended: Exit) -> bool:
-    """Write the record of an incarnation that failed, unless there is one. Raises OSError."""
+    """Write the incident of a failed incarnation, unless there is one. Raises OSError."""
     token = _last_tokens(store.folder).get(ended.incarnation, Token(ended.incarnation))
     if str(token) in incidents.names(store.folder, ended.incarnation):
         return False
@@ -63,26 +63,26 @@ def note_failure(store: TrainingStore, ended: Exit) -> bool:
 
 
 def note_given_up(store: TrainingStore, ended: Exit, launcher: Launcher) -> None:
-    """Keep what is left of an incarnation that was given up: its logs, its incident, its end. Raises OSError."""
+    """Record what is left of a replaced incarnation: its logs, its incident, its end. Raises OSError."""
     keep_tails(store, ended.incarnation, launcher)
     note_failure(store, ended)
     store.note_end(ended)
 
 
 def note_if_failed(store: TrainingStore, incarnation: int) -> None:
-    """Write the incident of an incarnation whose end is on record, if it failed. Raises OSError."""
+    """Write the incident of an incarnation whose recorded end is a failure. Raises OSError."""
     ended = fence.read_exit(store.folder, incarnation)
     if ended is not None and ended.outcome == "failed":
         note_failure(store, ended)
 
 
 def failures_without_record(store: TrainingStore, failures: Iterable[Exit]) -> list[Exit]:
-    """Of the failed incarnations, those whose last generation has no record. Raises OSError."""
+    """The failed incarnations whose last generation has no incident record. Raises OSError."""
     return [failure for _, failure in _failures_without_record(store, failures)]
 
 
 def suspected(store: Path, id: str) -> list[Suspect]:
-    """The ranks on which the fault may lie, as far as the nodes left evidence. Raises OSError."""
+    """The suspected ranks, according to the evidence of the nodes. Raises OSError."""
     token = Token.parse(".".join(id.split(".")[:2]))
     manifests = folder.manifests(store, id)
     return suspects(manifests, heartbeat.read(store, token)) if manifests else []
@@ -91,31 +91,34 @@ def suspected(store: Path, id: str) -> list[Suspect]:
 def began_with(
     store: Path, token: Token, ended: Exit, suspected: list[Suspect]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The ranks and the nodes with which it began: those suspected, those that said why they ended, those named.
+    """The ranks and nodes on which the fault began: the suspects, else those with an exit record, else those named in
 
-    A hang of ranks that are all alike began with none of them, as far as is known; the only node is known all the same.
+    the reason. For a hang in which all ranks are alike, no rank is known; a single node is still known.
     """
     end = rank_exit.decisive(store, token.incarnation)
     reason = ended.reason.partition(APART)[2] if ended.reason.startswith(HANGS) else ended.reason
-    ranks = [suspect.rank for suspect in suspected] or (
-        [end.rank] if end else [int(rank) for rank in _RANK.findall(reason)]
-    )
-    named = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", reason)]
+    ranks = [int(rank) for rank in _RANK.findall(reason)]
+    nodes = [node for node in ended.nodes if re.search(rf"(?<![\w-]){re.escape(node)}(?![\w-])", reason)]
     if ended.reason.startswith(HANGS) and len(ended.nodes) == 1:
-        named = list(ended.nodes)
-    nodes = [suspect.node for suspect in suspected if suspect.node] or ([end.node] if end else named)
+        nodes = list(ended.nodes)
+    if end:
+        ranks = [end.rank]
+        nodes = [end.node]
+    ranks = [suspect.rank for suspect in suspected] or ranks
+    nodes = [suspect.node for suspect in suspected if suspect.node] or nodes
     return tuple(dict.fromkeys(ranks)), tuple(dict.fromkeys(nodes))
 
 
 def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]:
-    """The incidents of a training, in order, also of failures that have no record yet; a damaged record is left out.
+    """The incidents of a training in order, including failures without a record; damaged records are left out.
 
     Raises OSError.
     """
     by_id = {}
     for name in incidents.names(store.folder):
         path = files.named(store.folder, files.INCIDENTS, name)
-        if (record := codec.read_if_whole(path, IncidentRecord, incidents.FORMAT)) is not None:
+        record = codec.read_if_whole(path, IncidentRecord, incidents.FORMAT)
+        if record is not None:
             by_id[name] = record
     for token, ended in _failures_without_record(store, facts.failures):
         record = _of_exit(store.folder, token, ended)
@@ -124,16 +127,16 @@ def read_all(store: TrainingStore, facts: TrainingFacts) -> list[IncidentRecord]
 
 
 def suspects_of_fault(fault: TrainingFault, policies: Mapping[str, str]) -> frozenset[str]:
-    """The suspects of a fault that ends an incarnation."""
+    """The suspects of a fault, if the reaction to it is other nodes."""
     return frozenset(fault.suspects if causes.answer(fault.kind, policies) == causes.REPLACE else ())
 
 
 def suspects_on_record(
     folder: Path, incarnation: int, ran_on: Collection[str], policies: Mapping[str, str]
 ) -> frozenset[str]:
-    """The suspects that the incidents of an incarnation name, which ran on these nodes. Raises OSError.
+    """The suspects in the incident records of an incarnation that ran on these nodes. Raises OSError.
 
-    An incident that cannot be decoded names none, and neither does one that names all of several nodes.
+    Damaged records are skipped, and so is a record that names all of several nodes.
     """
     names: set[str] = set()
     for id in incidents.names(folder, incarnation):
@@ -148,13 +151,13 @@ def suspects_on_record(
 
 
 def avoiding_suspects(ready: Sequence[str], suspects: Collection[str], node_count: int) -> list[str]:
-    """The ready nodes without the suspects, unless the training would have fewer nodes then."""
+    """The ready nodes without the suspects, or all of them if the training would otherwise have fewer nodes."""
     others = [node for node in ready if node not in suspects]
     return others if len(others) >= min(node_count, len(ready)) else list(ready)
 
 
 def _failures_without_record(store: TrainingStore, failures: Iterable[Exit]) -> list[tuple[Token, Exit]]:
-    """The same, each with its last generation."""
+    """As `failures_without_record`, each with the token of its last generation."""
     failures = list(failures)
     tokens = _last_tokens(store.folder) if failures else {}
     names = set(incidents.names(store.folder))
@@ -180,4 +183,4 @@ def _of_exit(store: Path, token: Token, ended: Exit) -> IncidentRecord:
 
 def _last_tokens(store: Path) -> dict[int, Token]:
     """The last generation of each incarnation."""
-    return {claim.token.incarnation: claim.token for claim in fence.claims(store)}  # each is later than the one before
+    return {claim.token.incarnation: claim.token for claim in fence.claims(store)}  # claims are in order

@@ -1,9 +1,9 @@
-"""Training job: the job of one incarnation of a training, from its facts and the paths of the platform.
+"""Training job: the job of one incarnation, from the training's facts and the platform's paths.
 
-The code of users' trainings is kept on the durable tier under the digest of its content:
+The code of users' trainings is stored on the durable tier under the digest of its content:
 ``<durable>/scripts/<digest>/`` holds the files as they were when the training was proposed. Every incarnation runs this
-copy on every node, however the originals are edited meanwhile. It is verified whenever it is used. A copy that is torn
-is made again when the training is proposed again. Symbolic links are refused: what one points to may be anybody's.
+copy on every node, even if the originals have changed. It is verified before each use. An incomplete copy is replaced
+when the training is proposed again. Symbolic links are rejected, since their targets may belong to anybody.
 """
 
 import os
@@ -23,8 +23,9 @@ from slipway.trainer.checkpoint.disk import encryption
 from slipway.trainer.config import resolved
 from slipway.trainer.node.runtime_info import REVISION
 
-CODE_FILES, CODE_MEGABYTES = 10_000, 64
-"""The most files, and megabytes, that are kept as code."""
+CODE_FILES = 10_000
+CODE_MEGABYTES = 64
+"""The maximum number of files and of megabytes that are stored as code."""
 
 
 @dataclass(frozen=True)
@@ -33,38 +34,45 @@ class Paths:
 
     durable: Path
     nvme: str
-    """With {node} for the node's name."""
+    """A path with {node} in place of the node's name."""
     backup: str = ""
-    """The object store's URL, a folder, or empty for none."""
+    """The URL of the object store, a folder, or empty for none."""
     origins: tuple[str, ...] = ()
-    """What is asked for shards after the durable tier, with {node} for each other node's name."""
+    """Further sources of shards after the durable tier, with {node} in place of each other node's name."""
 
 
 def job_name(training: str, incarnation: int) -> str:
-    """The name of an incarnation's job: the same for every process that submits it."""
+    """The name of an incarnation's job. Every process that submits it uses the same name."""
     return f"{training}-i{incarnation}"
 
 
 def job(
     facts: TrainingFacts, paths: Paths, revision: str = "", run: str = "", fabric: str = "", grace: float = 0.0
 ) -> Job:
-    """The job of the newest incarnation; `run` is the Dagster run that submits it, empty for a sensor.
+    """The job of the newest incarnation; `run` is the Dagster run that submits it, or "" for a sensor.
 
-    Its ranks get the `grace` in seconds, so that they can say when their saves do not fit into it.
+    Its ranks get the grace period `grace` in seconds, so that they can warn if saving takes longer. `fabric` is the
 
-    `fabric` is the cluster's profile of network settings, for a training whose recipe names none.
+    cluster's profile of network settings, used if the recipe names none. Raises ValueError if the code of a script is
 
-    Raises ValueError when the code of a script is gone, and for a key of checkpoints that cannot be used.
+    gone, or if the checkpoint key is unusable.
     """
     nodes = facts.offered
     specification = facts.specification
     run_policy = facts.run_policy
     assert facts.claim is not None, "an incarnation is claimed before its job is made"
     script = specification.script
-    if key_file := facts.storage.key_file:
-        encryption.read_key(Path(key_file))
+    if facts.storage.key_file:
+        encryption.read_key(Path(facts.storage.key_file))
     size = min(run_policy.max_nodes, len(nodes))
-    incarnation = str(facts.incarnation)
+    environment = {"SLIPWAY_INCARNATION": str(facts.incarnation)}
+    if revision:  # without it, the image names its own
+        environment[REVISION] = revision
+    if grace:
+        environment["SLIPWAY_GRACE_SECONDS"] = f"{grace:g}"
+    labels = {"training": facts.id, "incarnation": str(facts.incarnation)}
+    if run:
+        labels["run"] = run
     return Job(
         name=job_name(facts.id, facts.incarnation),
         command=tuple(script["command"]) if script else ("python", "-m", "slipway.trainer"),
@@ -75,19 +83,15 @@ def job(
         least=min(run_policy.min_nodes, size),
         prefer=_holders(nodes, specification.snapshot, paths.durable),
         ranks_per_node=run_policy.ranks_per_node,
-        environment={
-            "SLIPWAY_INCARNATION": incarnation,
-            **({REVISION: revision} if revision else {}),  # else the image says its own
-            **({"SLIPWAY_GRACE_SECONDS": f"{grace:g}"} if grace else {}),
-        },
-        labels={"training": facts.id, "incarnation": incarnation, **({"run": run} if run else {})},
+        environment=environment,
+        labels=labels,
         kubernetes=run_policy.kubernetes,
     )
 
 
 def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
-    """The configuration that a training's processes read: its numbers, how it runs, and where."""
-    from slipway.trainer.script import FORMAT  # imports numpy, which is not needed where only a job's name is asked
+    """The configuration that a training's processes read: its identity config, its operation and its placement."""
+    from slipway.trainer.script import FORMAT  # imports numpy, which `job_name` does not need
 
     specification = facts.specification
     run_policy = facts.run_policy
@@ -102,7 +106,8 @@ def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
         "init": run_policy.init,
     }
     branch: dict[str, object] = {}
-    if parent := specification.branch:
+    parent = specification.branch
+    if parent:
         placement["parent"] = os.path.normpath(facts.folder.parent / parent.store)
         named = {"training": parent.training, "commit": parent.commit, "step": parent.step}
         branch = {"branch": {**named, "manifest": parent.manifest}}
@@ -118,7 +123,7 @@ def configuration(facts: TrainingFacts, paths: Paths) -> dict[str, object]:
 
 
 def with_fabric(config: dict[str, object], fabric: str) -> dict[str, object]:
-    """A configuration with the cluster's network settings where its section `hardware` names no profile."""
+    """The configuration with the cluster's network profile, if its section `hardware` names no profile."""
     section = config.get("hardware")
     if not fabric or not isinstance(section, dict) or section.get("profile", "none") != "none":
         return config
@@ -127,16 +132,16 @@ def with_fabric(config: dict[str, object], fabric: str) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class CodeFile:
-    """A file of the code."""
+    """A file of a training's code."""
 
     data: bytes
     executable: bool
 
 
 def keep_code(code: Path, durable: Path) -> str:
-    """Keep a folder, or a single file; returns the digest. A kept copy that is torn is put aside, and made again.
+    """Store a folder or a single file; returns the digest. An incomplete stored copy is set aside and replaced.
 
-    Raises ValueError for no code, too much, and a symbolic link; OSError for what cannot be read or written.
+    Raises ValueError for no code, too much code, or a symbolic link, and OSError if it cannot be read or written.
     """
     files = _code_files(code)
     name = _code_digest(files)
@@ -150,7 +155,7 @@ def keep_code(code: Path, durable: Path) -> str:
 
 
 def code_folder(name: str, durable: Path) -> Path:
-    """The folder of the code of this digest, verified. Raises ValueError when it is gone or changed."""
+    """The verified folder of the code with this digest. Raises ValueError if it is gone or changed."""
     path = _code_place(durable, name)
     if not path.is_dir():
         raise ValueError(f"{path}: found nothing, expected the code of the training: materialise its recipe again")
@@ -159,7 +164,7 @@ def code_folder(name: str, durable: Path) -> Path:
 
 
 def _holders(nodes: tuple[str, ...], snapshot: str, durable: Path) -> tuple[str, ...]:
-    """Those of the nodes that hold the snapshot's shards."""
+    """The nodes that hold the snapshot's shards."""
     holders = [receipts.holders(durable, snapshot)]
     if not holders[0]:
         holders = [receipts.holders(durable, part) for part in _staged(snapshot, durable)]
@@ -167,17 +172,17 @@ def _holders(nodes: tuple[str, ...], snapshot: str, durable: Path) -> tuple[str,
 
 
 def _staged(snapshot: str, durable: Path) -> list[str]:
-    """The snapshots that are staged ahead of a training on this one: those of a mixture, or itself."""
-    from slipway.trainer.data import mixtures, snapshots  # import numpy, which is not needed where only a name is asked
+    """The snapshots to stage for a training on this snapshot: the parts of a mixture, or the snapshot itself."""
+    from slipway.trainer.data import mixtures, snapshots  # import numpy, which `job_name` does not need
 
     try:
         return mixtures.sources_of(snapshots.read(durable, snapshot))
     except (ValueError, OSError):
-        return [snapshot]  # the trainer tells what is wrong with it
+        return [snapshot]  # the trainer reports the error
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the code of this digest is kept, every byte of it. Raises OSError when it cannot be read."""
+    """Whether the code with this digest is stored completely. Raises OSError if it cannot be read."""
     try:
         return _code_digest(_code_files(path)) == path.name
     except (ValueError, FileNotFoundError):
@@ -185,13 +190,13 @@ def _is_whole(path: Path) -> bool:
 
 
 def _put_aside(path: Path) -> None:
-    """Move what is not the code of its digest out of the way; a person may want to look into it."""
+    """Rename a copy that does not match its digest; a person may want to inspect it."""
     if os.path.lexists(path):
         path.rename(path.with_name(f".torn-{path.name}-{time.time_ns()}"))
 
 
 def _code_files(code: Path) -> dict[str, CodeFile]:
-    """The files of `code` by their paths below it. Raises ValueError and OSError as `keep_code`."""
+    """The files of `code` by their relative paths. Raises ValueError and OSError as `keep_code`."""
     sizes = _code_sizes(code)
     size = sum(sizes.values())
     if not sizes or len(sizes) > CODE_FILES or size > CODE_MEGABYTES * 1e6:
@@ -204,7 +209,7 @@ def _code_files(code: Path) -> dict[str, CodeFile]:
 
 
 def _code_sizes(code: Path) -> dict[Path, int]:
-    """The bytes of each plain file, by name, without what Python compiled and names that begin with a dot."""
+    """The size of each regular file in bytes, without `__pycache__` and names that begin with a dot."""
     sizes = dict[Path, int]()
     ahead = [code]
     while ahead:
@@ -224,7 +229,7 @@ def _is_passed_over(part: str) -> bool:
 
 
 def _code_file(path: Path) -> CodeFile:
-    """A plain file; one that has become a symbolic link meanwhile is not followed. Raises OSError then."""
+    """Read a regular file. Raises OSError if it has become a symbolic link meanwhile."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         return CodeFile(file.read(), bool(os.fstat(descriptor).st_mode & stat.S_IXUSR))
@@ -243,7 +248,7 @@ def _write_code(files: Mapping[str, CodeFile], target: Path) -> None:
         for name, file in files.items():
             atomic.write(temporary / name, [file.data], 0o755 if file.executable else 0o644)
         temporary.chmod(0o755)
-        atomic.show(temporary, target)  # where another host has kept the same code meanwhile, that stays
+        atomic.show(temporary, target)  # if another host has stored the same code meanwhile, its copy stays
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -1,11 +1,11 @@
-"""Logs: what all ranks of all incarnations of a training wrote, in one place, each line with when and where.
+"""Logs: the output of all ranks of all incarnations of a training, merged, each line with its time and place.
 
-Programs write plain lines, so a line's time is what it says itself (PyTorch's and most loggers' lines begin with one),
-else that of the step it names by the ledger, else that of the line before it on its node. Its rank is the one that it
-names, or the only one of its node. What neither says stays unknown.
+Programs write plain lines. The time of a line is the timestamp at its beginning (as in PyTorch's and most loggers'
+lines), else the ledger's time of the step that it names, else the time of the line before it on its node. The rank of a
+line is the rank that it names, or the only rank of its node, or unknown.
 
-The end of what each node of a failed incarnation wrote is kept beside its exit, as a tail: when a person looks into a
-failure, the job's objects and the logs of its pods are gone.
+The tail of each node's output is stored beside the exit of a failed incarnation, because the job and its pods' logs are
+usually gone when a person looks into the failure.
 """
 
 import contextlib
@@ -25,48 +25,48 @@ from slipway.trainer.base import codec, journal
 from slipway.trainer.record import fence, files, heartbeat
 
 LEDGER_BYTES = 1 << 20
-"""So much of the end of a generation's ledger is read for the times of steps."""
+"""How much of the end of a generation's ledger is read for the times of steps."""
 MARK_CHARACTERS = 2000
-"""By so much of its end an earlier reading is found again in a later one."""
+"""The length of the end of an earlier reading that is searched for in a later one."""
 _RANK = re.compile(r"\[?(?:default|rank ?)(\d+)\]?[:\]]|\brank (\d+)\b")
 _STEP = re.compile(r"step (\d+)/")
 _STAMP = re.compile(r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,6})?)(Z|[+-]\d\d:?\d\d)?")
 TAIL_BYTES = 16_384
-"""So much is kept of each node."""
+"""The size of the stored tail of each node."""
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """One line."""
+    """One line of a log."""
 
     at: float
-    """When it was written, in seconds since the epoch, as far as is known."""
+    """When it was written, in seconds since the epoch; an estimate if the line has no timestamp."""
     incarnation: int
     node: str
     rank: int | None
-    """The rank that wrote it, None where the line does not say."""
+    """The rank that wrote it; None if unknown."""
     text: str
     step: int | None = None
-    """The newest step that was done then, by the ledger; None before the first that is known."""
+    """The newest completed step at that time, from the ledger; None before the first known step."""
 
 
 @dataclass(frozen=True)
 class LogSource:
-    """The output of one node under one incarnation, and what its lines are read with."""
+    """The output of one node in one incarnation, and what is needed to interpret its lines."""
 
     incarnation: int
     node: str
     text: str
     begun: float
-    """When the incarnation was claimed: no line is older."""
+    """When the incarnation was claimed; no line is older."""
     steps: Mapping[int, float]
-    """When each step was done."""
+    """When each step was completed."""
     ranks: frozenset[int] = frozenset()
-    """The ranks that ran there, as far as is known."""
+    """The known ranks of the node."""
 
 
 def lines(source: LogSource) -> Iterator[LogLine]:
-    """The lines of one source, in their order. Pure."""
+    """The lines of one source in their order. Pure."""
     done = sorted((moment, step) for step, moment in source.steps.items())
     at = source.begun
     lone = next(iter(source.ranks)) if len(source.ranks) == 1 else None
@@ -79,7 +79,7 @@ def lines(source: LogSource) -> Iterator[LogLine]:
 
 
 def merged(sources: Iterable[LogSource], since: float = 0.0, rank: int | None = None, grep: str = "") -> list[LogLine]:
-    """The lines of all sources in the order of time, those of one node in their own; only what was asked for. Pure."""
+    """The matching lines of all sources, by incarnation and time; lines of one node keep their order. Pure."""
     all_lines = [line for source in sources for line in lines(source)]
     matching = (line for line in all_lines if line.at >= since and rank in (None, line.rank) and grep in line.text)
     return sorted(matching, key=lambda line: (line.incarnation, line.at))
@@ -88,14 +88,14 @@ def merged(sources: Iterable[LogSource], since: float = 0.0, rank: int | None = 
 def sources(
     store: TrainingStore, launcher: Launcher, size: int = 65_536, incarnation: int | None = None
 ) -> list[LogSource]:
-    """The end of what each node wrote under each incarnation; for a job that is gone, what was kept of it.
+    """The end of each node's output in each incarnation; for a job that is gone, the stored tails.
 
-    Raises ValueError for an incarnation that never was, and Unavailable.
+    Raises ValueError for an unknown incarnation, and Unavailable.
     """
     facts = store.read()
     newest = facts.incarnation
     if incarnation is not None and not 1 <= incarnation <= newest:
-        expected = f"one from 1 to {newest}" if newest else "none: it has not been started yet"
+        expected = f"one from 1 to {newest}" if newest else "none: the training has not started yet"
         raise ValueError(f"training {store.id}: found incarnation {incarnation}, expected {expected}")
     claims = fence.claims(store.folder)
     log_sources: list[LogSource] = []
@@ -112,14 +112,14 @@ def sources(
 
 
 class LogFollower:
-    """What sources have written since they were last asked, in whole lines."""
+    """Follows logs: returns the lines that are new since the last call."""
 
     def __init__(self) -> None:
         self._texts: dict[tuple[int, str], str] = {}
         self._last: dict[tuple[int, str], float] = {}
 
     def new(self, sources: Iterable[LogSource], last: bool = False) -> list[LogSource]:
-        """The sources with what is new of each, the first time all; the `last` time also a line that is not whole."""
+        """The sources with their new complete lines (at first, all lines). With `last`, also an incomplete line."""
         new_sources = []
         for log_source in sources:
             key = (log_source.incarnation, log_source.node)
@@ -133,29 +133,32 @@ class LogFollower:
 
 
 def after(text: str, before: str) -> str:
-    """What of `text`, the end of a log, was not in `before`, its end at an earlier moment. Pure."""
+    """The part of `text`, the end of a log, that follows `before`, an earlier reading of its end. Pure."""
     mark = before[-MARK_CHARACTERS:]
     position = text.rfind(mark)
-    return text if position < 0 else text[position + len(mark) :] if mark else text
+    if not mark or position < 0:
+        return text
+    return text[position + len(mark) :]
 
 
 def keep_tails(store: TrainingStore, incarnation: int, launcher: Launcher) -> None:
-    """Keep the tails of an incarnation, unless they are kept already or the launcher cannot be asked."""
+    """Store the tails of an incarnation, unless they are stored already or the launcher does not answer."""
     path = _tails_path(store, incarnation)
     if path.exists():
         return
     with contextlib.suppress(Unavailable):
-        if texts := launcher.logs(job_name(store.id, incarnation), TAIL_BYTES):
+        texts = launcher.logs(job_name(store.id, incarnation), TAIL_BYTES)
+        if texts:
             codec.create_only(path, texts)
 
 
 def kept_tails(store: TrainingStore, incarnation: int) -> Mapping[str, str]:
-    """The tails by node; empty when none were kept."""
+    """The stored tails by node; empty if there are none."""
     return codec.read_if_whole(_tails_path(store, incarnation), dict[str, str]) or {}
 
 
 def _stamp(text: str) -> float | None:
-    """The time with which a line begins; one without a zone is taken as UTC."""
+    """The timestamp at the beginning of a line; without a time zone it counts as UTC."""
     match = _STAMP.match(text)
     if match is None:
         return None
@@ -171,7 +174,7 @@ def _of_step(text: str, steps: Mapping[int, float]) -> float | None:
 
 
 def _steps(store: Path, claims: Iterable[fence.Claim]) -> dict[int, float]:
-    """When each of the last steps of an incarnation was done, by rank 0."""
+    """When rank 0 completed each of the last steps of an incarnation."""
     known: dict[int, float] = {}
     for claim in claims:
         path = store / files.LEDGER / f"{claim.token}.rank-0.jsonl"
@@ -182,7 +185,7 @@ def _steps(store: Path, claims: Iterable[fence.Claim]) -> dict[int, float]:
 
 
 def _ranks(facts: TrainingFacts, claims: Iterable[fence.Claim]) -> dict[str, set[int]]:
-    """The ranks of each node under an incarnation, by their last heartbeats."""
+    """The ranks of each node in an incarnation, from their last heartbeats."""
     ranks_by_node: dict[str, set[int]] = {}
     for claim in claims:
         for beat in heartbeat.read(facts.folder, claim.token):

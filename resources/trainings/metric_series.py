@@ -1,13 +1,13 @@
-"""Metric series: what a training's ledger says about its steps, in bounded memory, however long it is.
+"""Metric series: curves of a training's metrics from its ledger, in bounded memory.
 
 A ledger of a million steps has hundreds of megabytes. Its steps are folded into at most `MOST` buckets of equal width,
-each with the means of its figures and the lowest and highest loss; of more, two neighbours become one. A step that a
-later incarnation repeats takes the place of what was rolled back. How far the ledger was read, and to what result, is
-kept beside the training's records in curves.json. The file is a cache: one that is damaged, of another version, or gone
-costs a reading, and nothing else.
+each with the means of its metrics and the lowest and highest loss; when there are more, neighbours are merged. A step
+that a later incarnation repeats replaces the steps that were rolled back. The position in the ledger and the result are
+stored beside the training's records in curves.json. The file is only a cache; if it is damaged, outdated or missing,
+the ledger is read again.
 
-`read_sample` is for who needs a sum and no curve: it reads the beginning and the end of a ledger, and between them
-small pieces at equal distances. A ledger of some megabytes is read whole.
+`read_sample` serves callers that need a sum and no curve: it reads the beginning and the end of a ledger, and small
+pieces at equal distances in between. A ledger of a few megabytes is read completely.
 """
 
 import contextlib
@@ -26,45 +26,47 @@ from slipway.trainer.record import ledger
 CURVES_FILE = "curves.json"
 FORMAT = "slipway.curves/1"
 MOST = 1000
-"""Buckets at most: no screen shows more."""
+"""The maximum number of buckets; no screen shows more."""
 FIGURES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second", "samples_per_second", "mfu")
 VALIDATION = "validation_loss"
 MOST_OWN = 6
-"""Of a script's own figures, so many have a curve."""
+"""The maximum number of a script's own metrics that have a curve."""
 RECENT = 64
-"""The pace is that of so many steps, with the checkpoints and validations between them."""
+"""The number of recent steps that determine the pace, including checkpoints and validations between them."""
 MOST_MARKS = 200
-"""So many incidents, and so many checkpoints, are marked; of more checkpoints, every other one."""
+"""The maximum number of incidents and of checkpoints that are marked; with more checkpoints, every other one is."""
 PIECE_BYTES = 8 << 20
 WORTH_KEEPING = 256 << 10
-"""After so many new bytes the folds are kept; fewer are quickly read again."""
+"""The number of new bytes from which the folds are stored; fewer are quickly read again."""
 STEPS = "rank-0"
 WHOLE_BYTES = 4 << 20
-"""A ledger of so many bytes is read whole; of a longer one, about so many are read."""
-SAMPLE_BYTES, END_BYTES = 4096, 256 << 10
-"""Of a longer one: each piece, which is several lines, and each segment's beginning and end."""
+"""A ledger up to this size is read completely; of a longer one, about this many bytes are read."""
+SAMPLE_BYTES = 4096
+"""The size of each piece of a long ledger: several lines."""
+END_BYTES = 256 << 10
+"""The size of the beginning and the end of each segment of a long ledger that are read."""
 
 
 @dataclass
 class Curve:
-    """One figure, by bucket."""
+    """One metric: the sum and the number of its values in each bucket."""
 
     total: list[float] = field(default_factory=list)
     count: list[int] = field(default_factory=list)
 
     @property
     def means(self) -> list[float | None]:
-        """None in a bucket without a value."""
+        """The mean of each bucket; None in a bucket without a value."""
         return [total / count if count else None for total, count in zip(self.total, self.count, strict=True)]
 
 
 @dataclass(frozen=True)
 class CurveMark:
-    """What happened at a step."""
+    """An event at a step."""
 
     step: int
     kind: str
-    """restart, or the kind of an incident: see `slipway.trainer.record.causes`."""
+    """restart, or the cause of an incident, from `slipway.trainer.record.causes`."""
     text: str
     at: float
     """Seconds since the epoch."""
@@ -72,7 +74,7 @@ class CurveMark:
 
 @dataclass(frozen=True)
 class StagedPart:
-    """How far a node's staging is."""
+    """The progress of a node's staging."""
 
     bytes: int
     total_bytes: int
@@ -82,62 +84,68 @@ class StagedPart:
 
     @property
     def seconds_left(self) -> float | None:
-        """None while nothing was seen to move."""
-        passed, progressed = self.at - self.begun_at, self.bytes - self.begun_bytes
-        return (self.total_bytes - self.bytes) * passed / progressed if passed > 0 and progressed > 0 else None
+        """The estimated time to the end; None before any progress."""
+        passed = self.at - self.begun_at
+        progressed = self.bytes - self.begun_bytes
+        if passed <= 0 or progressed <= 0:
+            return None
+        return (self.total_bytes - self.bytes) * passed / progressed
 
 
 @dataclass
 class CurveFold:
-    """All that was read of one training's ledger."""
+    """Everything that was read from one training's ledger."""
 
     offsets: dict[str, int] = field(default_factory=dict)
-    """By segment, how far it was read."""
+    """The position in each segment, in bytes."""
     width: int = 1
-    """Steps in a bucket; bucket n has the steps from n * width on."""
+    """The number of steps in a bucket; bucket n begins at step n * width."""
     buckets: list[int] = field(default_factory=list)
     curves: dict[str, Curve] = field(default_factory=dict)
     lows: list[float | None] = field(default_factory=list)
     highs: list[float | None] = field(default_factory=list)
-    """The lowest and the highest loss, by bucket."""
+    """The lowest and the highest loss of each bucket."""
     last: dict[str, float] = field(default_factory=dict)
-    """The figures of the last step, with its `step` and `t`; empty before the first."""
+    """The metrics of the last step, with its `step` and `t`; empty before the first."""
     best: dict[str, float] = field(default_factory=dict)
-    """`step` and `loss` of the lowest validation loss, of the lowest training loss where nothing is validated."""
+    """`step` and `loss` of the lowest validation loss, or of the lowest training loss if there is no validation."""
     validated: dict[str, float] = field(default_factory=dict)
     """`step` and `loss` of the last validation; empty before the first."""
     recent_steps: list[int] = field(default_factory=list)
     recent_times: list[float] = field(default_factory=list)
-    """The last steps of this start, and when each was done."""
+    """The last steps of this start, and when each was completed."""
     checkpoints: list[int] = field(default_factory=list)
     marks: list[CurveMark] = field(default_factory=list)
     staged: dict[str, StagedPart] = field(default_factory=dict)
-    """By node, in this start."""
+    """The staging progress of each node in this start."""
     started: str = ""
     """The token of the start whose steps were read last."""
     bound: str = field(default="", metadata={codec.KEY: "advice"})
-    """What bounds the steps, and what to do; empty before it was said."""
+    """What limits the speed of the steps, and what to do about it; empty before it is known."""
     datasets: dict[str, dict[str, float]] = field(default_factory=dict)
-    """By dataset of a mix, the tokens and the passes that were read; empty for a training on one dataset."""
+    """The tokens and passes read of each dataset of a mix; empty for a training on one dataset."""
 
     @property
     def pace(self) -> float | None:
-        """Seconds from one step to the next, with all that lies between; None before there are two steps."""
-        steps, times = self.recent_steps, self.recent_times
-        return (times[-1] - times[0]) / (steps[-1] - steps[0]) if len(steps) > 1 and steps[-1] > steps[0] else None
+        """Seconds per step, including everything in between; None before there are two steps."""
+        steps = self.recent_steps
+        times = self.recent_times
+        if len(steps) < 2 or steps[-1] <= steps[0]:
+            return None
+        return (times[-1] - times[0]) / (steps[-1] - steps[0])
 
     @property
     def steps(self) -> list[int]:
-        """The last step of each bucket, which is where it is drawn."""
+        """The last step of each bucket, where the bucket is drawn."""
         ends = [(bucket + 1) * self.width - 1 for bucket in self.buckets]
         return [min(end, int(self.last.get("step", end))) for end in ends]
 
     def means(self, name: str) -> list[float | None]:
-        """A figure by bucket; empty for one that no step has."""
+        """The means of a metric by bucket; empty if no step has the metric."""
         return self.curves[name].means if name in self.curves else []
 
     def add(self, events: Iterable[JournalEvent], token: str, writer: str) -> None:
-        """Take in events of one segment, in their order: that of a writer under a token."""
+        """Fold in the next events of one segment: that of `writer` with `token`."""
         for event in events:
             match event["event"]:
                 case "step" if writer == STEPS:
@@ -167,8 +175,10 @@ class CurveFold:
         self._reach(step)
         for name, value in values.items():
             self._add_value(name, value)
-        if (loss := values.get("loss")) is not None:
-            low, high = self.lows[-1], self.highs[-1]
+        loss = values.get("loss")
+        if loss is not None:
+            low = self.lows[-1]
+            high = self.highs[-1]
             self.lows[-1] = loss if low is None else min(low, loss)
             self.highs[-1] = loss if high is None else max(high, loss)
             if not self.validated and loss <= self.best.get("loss", math.inf):
@@ -177,7 +187,8 @@ class CurveFold:
         if _is_finite(event.get("seconds")):
             self.last["seconds"] = float(event["seconds"])
         if self.recent_steps and self.recent_steps[-1] >= step:
-            self.recent_steps, self.recent_times = [], []
+            self.recent_steps = []
+            self.recent_times = []
         self.recent_steps = [*self.recent_steps[1 - RECENT :], step]
         self.recent_times = [*self.recent_times[1 - RECENT :], float(event["t"])]
 
@@ -194,7 +205,7 @@ class CurveFold:
         self.validated = {"step": step, "loss": loss}
 
     def _reach(self, step: int) -> None:
-        """Have the last bucket be that of this step; what lies behind it was rolled back."""
+        """Make the bucket of this step the last one. Later buckets were rolled back, and are dropped."""
         bucket = step // self.width
         while self.buckets and self.buckets[-1] > bucket:
             for parallel in (self.buckets, self.lows, self.highs):
@@ -214,7 +225,7 @@ class CurveFold:
             self._halve()
 
     def _halve(self) -> None:
-        """Make one bucket of two neighbours."""
+        """Merge pairs of neighbouring buckets."""
         self.width *= 2
         numbers = [bucket // 2 for bucket in self.buckets]
         first = [index for index, number in enumerate(numbers) if index == 0 or numbers[index - 1] != number]
@@ -227,8 +238,9 @@ class CurveFold:
             curve.count = [sum(curve.count[begin:end]) for begin, end in spans]
 
     def _add_value(self, name: str, value: float) -> None:
-        if (curve := self.curves.get(name)) is None:
-            curve = self.curves[name] = Curve([0.0] * len(self.buckets), [0] * len(self.buckets))
+        if name not in self.curves:
+            self.curves[name] = Curve([0.0] * len(self.buckets), [0] * len(self.buckets))
+        curve = self.curves[name]
         curve.total[-1] += value
         curve.count[-1] += 1
 
@@ -239,10 +251,11 @@ class CurveFold:
             self.checkpoints = self.checkpoints[1::2]
 
     def _add_start(self, event: JournalEvent) -> None:
-        """A start begins a pace of its own; every start but the first is marked."""
+        """Start a new pace, and mark every start except the first."""
         if self.last:
             self._mark(int(self.last["step"]), "restart", f"start {event.get('incarnation', '')}".strip(), event["t"])
-        self.recent_steps, self.recent_times = [], []
+        self.recent_steps = []
+        self.recent_times = []
 
     def _mark(self, step: int, kind: str, text: str, at: float) -> None:
         self.marks = [*self.marks[1 - MOST_MARKS :], CurveMark(step, kind, text.split("\n")[0][:200], float(at))]
@@ -253,20 +266,23 @@ class CurveFold:
         total = int(event["total_bytes"])
         at = float(event["t"])
         before = self.staged.get(node)
-        goes_on = before is not None and before.total_bytes == total and before.bytes <= done
-        first = (before.begun_bytes, before.begun_at) if before is not None and goes_on else (done, at)
-        self.staged[node] = StagedPart(done, total, at, *first)
+        begun_bytes = done
+        begun_at = at
+        if before is not None and before.total_bytes == total and before.bytes <= done:
+            begun_bytes = before.begun_bytes
+            begun_at = before.begun_at
+        self.staged[node] = StagedPart(done, total, at, begun_bytes, begun_at)
 
 
 def stored_curves(folder: Path) -> CurveFold:
-    """The folds that were kept of the training in `folder`; empty ones where there are none."""
+    """The stored folds of the training in `folder`; empty if there are none."""
     with contextlib.suppress(OSError, ValueError):
         return codec.read(folder / CURVES_FILE, CurveFold, FORMAT)
     return CurveFold()
 
 
 def read_on(folder: Path, fold: CurveFold) -> int:
-    """Take in what is new in the training's ledger; how many bytes that was. Raises Unreadable."""
+    """Fold in what is new in the training's ledger; returns the number of new bytes. Raises Unreadable."""
     new = 0
     for path in ledger.segments(folder):
         offset = fold.offsets.get(path.name, 0)
@@ -283,43 +299,43 @@ def read_on(folder: Path, fold: CurveFold) -> int:
 
 
 def keep(folder: Path, fold: CurveFold) -> None:
-    """Keep the folds for the next reader. Raises OSError."""
+    """Store the folds for the next reader. Raises OSError."""
     atomic.replace(folder / CURVES_FILE, codec.encode(fold, FORMAT), lasting=False)
 
 
 @dataclass(frozen=True)
 class LedgerSample:
-    """What was read of a ledger."""
+    """Events of a ledger: all of a short ledger, a sample of a long one."""
 
     events: tuple[JournalEvent, ...]
-    """By segment and place; all of a short ledger, a sample of a long one. The first and the last are among them."""
+    """The events by segment and position. They include the first and the last of each segment."""
 
     @functools.cached_property
     def steps(self) -> list[JournalEvent]:
-        """The events of steps, by step; of a step that was repeated, the one of the later incarnation."""
+        """The step events, by step; for a repeated step, the event of the later incarnation."""
         by_step = {event["step"]: event for event in self.events if event["event"] == "step"}
         return [by_step[step] for step in sorted(by_step)]
 
     @property
     def seconds(self) -> float:
-        """From the first event to the last, 0 without any."""
+        """The seconds from the first event to the last; 0 without events."""
         times = [float(event["t"]) for event in self.events]
         return max(times) - min(times) if times else 0.0
 
     @property
     def bound(self) -> str:
-        """What bounds the steps, and what to do; empty before it was said."""
+        """What limits the speed of the steps, and what to do about it; "" before it is known."""
         return next((str(event["advice"]) for event in reversed(self.events) if event["event"] == "bound"), "")
 
     @property
     def staging(self) -> str:
-        """What a node last held of the snapshot, and the sizes that led to it; empty where nothing is on record."""
+        """How a node last staged the snapshot, and the sizes that led to this choice; "" if unknown."""
         messages = [f"{event['kind']}: {event['why']}" for event in self.events if event["event"] == "staging"]
         return messages[-1] if messages else ""
 
     @property
     def datasets(self) -> dict[str, dict[str, float]]:
-        """What was last said to be read of each dataset of a mix: tokens and passes; empty for one dataset."""
+        """The tokens and passes read of each dataset of a mix, as last reported; empty for a single dataset."""
         return next((dict(event["datasets"]) for event in reversed(self.events) if event["event"] == "mixed"), {})
 
 
@@ -347,8 +363,8 @@ def _most(values: list[float | None]) -> float | None:
 
 
 def _sampled(path: Path, size: int, budget: int) -> Iterator[bytes]:
-    """Lines of a segment in their order: its beginning, its end, and pieces between them of about `budget` bytes."""
-    end = max(SAMPLE_BYTES, min(END_BYTES, budget // 4))  # a small segment beside a large one is read whole
+    """Lines of a segment in their order: its beginning, its end, and pieces in between, about `budget` bytes in all."""
+    end = max(SAMPLE_BYTES, min(END_BYTES, budget // 4))  # a small segment beside a large one is read completely
     pieces = max(1, (budget - 2 * end) // SAMPLE_BYTES)
     stride = max(SAMPLE_BYTES, (size - 2 * end) // pieces)
     between = ((at, SAMPLE_BYTES) for at in range(end, max(end, size - end - SAMPLE_BYTES), stride))
@@ -357,7 +373,7 @@ def _sampled(path: Path, size: int, budget: int) -> Iterator[bytes]:
     read_to = 0
     try:
         for at, length in ((0, end), *between, (max(0, size - end), end)):
-            # A piece ends within a line, and begins within one, unless it touches the last one and goes on there.
+            # A piece begins and ends within a line, unless it touches the previous piece and continues there.
             begun = read_to if at <= covered_to else at
             if at + length <= begun:
                 continue

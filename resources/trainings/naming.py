@@ -1,7 +1,7 @@
-"""Naming: a training's name for people: its recipe, when it was wanted, and what is special about it.
+"""Naming: a training's name for people: its recipe, when it was first started, and how it differs from the recipe.
 
-The id, with its hash, stays the name on disk and in Dagster: it is what makes a start happen once. The words are made
-from records, and stand beside the id wherever people read. Pure, but for `of`.
+On disk and in Dagster, the name is the id with its hash, so that a training starts only once. The name for people is
+made from records, and is shown beside the id. Pure, except `of`.
 """
 
 import time
@@ -14,35 +14,32 @@ from slipway.resources.trainings.records import Desired, RunPolicy, Specificatio
 from slipway.trainer.record import files
 
 CHANGED_BY_HAND = "given"
-"""In the origin of a training's terms: FIELD=VALUE, as a person gave them."""
+"""The key in the origin of a run policy with the FIELD=VALUE changes of a person."""
 LONGEST = 90
 
 
 def of(facts: TrainingFacts) -> str:
-    """The name of a training. Raises ValueError and Unreadable for one whose records cannot be read."""
+    """The name of a training. Raises ValueError and Unreadable if its records cannot be read."""
     return name(facts.specification, facts.run_policy, first_wanted(facts))
 
 
 def name(specification: Specification, run_policy: RunPolicy, started_at: float | None) -> str:
-    """``tiny-decoder, 23 Nov 09:32, run.steps=3000``; `started_at`: when it first was, in seconds since the epoch.
+    """A name such as ``tiny-decoder, 23 Nov 09:32, run.steps=3000``. `started_at`: the first start, in seconds since
 
-    The moment is in UTC, so that a training has one name, whichever process of whichever machine shows it.
+    the epoch. The name shows it in UTC, so that it is the same on every machine.
     """
     when = time.strftime("%-d %b %H:%M", time.gmtime(started_at)) if started_at else "offered"
     return ", ".join(filter(None, [specification.recipe, when, special(specification, run_policy)]))
 
 
 def special(specification: Specification, run_policy: RunPolicy) -> str:
-    """What distinguishes a training from others of its recipe; empty for one that is as its recipe says."""
+    """How a training differs from its recipe; "" if it does not."""
     origin = run_policy.origin
     branch = specification.branch
     parts = []
     if branch is not None:
-        parts.append(
-            f"from {branch.training}@{branch.step} with {_pairs(branch.changed)}"
-            if branch.changed
-            else f"from {branch.training}@{branch.step}"
-        )
+        changes = f" with {_pairs(branch.changed)}" if branch.changed else ""
+        parts.append(f"from {branch.training}@{branch.step}{changes}")
     elif "sweep" in origin:
         parts.append(f"parameters of trial {origin.get('trial', '?')} of {origin['sweep']}")
     parts += [str(change) for change in origin.get(CHANGED_BY_HAND, ())]
@@ -53,8 +50,8 @@ def special(specification: Specification, run_policy: RunPolicy) -> str:
 
 
 def kind_of_cause(specification: Specification, run_policy: RunPolicy) -> str:
-    """Why a training began, as one of a few words: sweep, branch, schedule, again (a person's), or what a renewal names
-    (new data, drift, live requests, quality); empty for one that is as its recipe says."""
+    """Why a training started, as one of a few words: sweep, branch, schedule, again (by a person), or the trigger of a
+    retraining (new data, drift, live requests, quality); "" for a plain start of the recipe."""
     origin = run_policy.origin
     if specification.branch is not None:
         return "branch"
@@ -62,11 +59,13 @@ def kind_of_cause(specification: Specification, run_policy: RunPolicy) -> str:
         return "sweep"
     if "renewal" in origin:
         return str(origin["renewal"])
-    return "schedule" if "schedule" in origin else "again" if specification.cause else ""
+    if "schedule" in origin:
+        return "schedule"
+    return "again" if specification.cause else ""
 
 
 def _cause(specification: Specification, run_policy: RunPolicy) -> str:
-    """The cause in words; that of a renewal has them already."""
+    """The cause in words. The cause of a retraining is in words already."""
     kind = kind_of_cause(specification, run_policy)
     return f"{kind}: {specification.cause}" if kind in ("schedule", "again") else specification.cause
 
@@ -76,6 +75,6 @@ def _pairs(changed: Mapping[str, Any]) -> str:
 
 
 def first_wanted(facts: TrainingFacts) -> float | None:
-    """When it was first wanted, None before; by the oldest record that is left."""
+    """When the training was first started, from the oldest record that exists; None before."""
     names = files.names(facts.folder, files.DESIRED)
     return records.read(Desired, files.named(facts.folder, files.DESIRED, names[0])).at if names else None

@@ -1,12 +1,11 @@
-"""Quotas: how many rank-hours each owner may use in a day, a week or a month, and how many are used.
+"""Quotas: how many rank-hours each owner may use in a day, week or month, and how many are used.
 
-A quota holds back starts, and nothing else: a training that has begun since it was wanted goes on, also after a
-failure, however much it uses. One that is held back waits, and begins by itself in the next period. What is used is
-read from the accounts of the owner's trainings and trials, those that run now included; the account of one whose
-ledger has not grown is not made anew.
+A quota only holds back starts: a training that has begun goes on, also after a failure, however much it uses. A
+training that is held back starts by itself in the next period. The use comes from the accounts of the owner's trainings
+and trials, including running ones; an account is computed again only if its ledger has grown.
+The use of a start is not known in advance, so nothing is reserved: while some of a quota is left, any number of starts
 
-What a start will use is not known before, so nothing is reserved: starts at once all pass while some of a quota is
-left, and together they may use more than it has.
+may begin, and together they may exceed the quota.
 """
 
 import datetime
@@ -23,9 +22,11 @@ from slipway.resources.trainings.records import RunPolicy
 from slipway.resources.trainings.store import Trainings, TrainingStore, trials_below
 from slipway.trainer.record import files, ledger
 
-DAY, WEEK, MONTH = "day", "week", "month"
+DAY = "day"
+WEEK = "week"
+MONTH = "month"
 LASTS_SECONDS = 30.0
-"""What is used is read again after so long: a hundred starts that wait ask once."""
+"""How long the use is cached, so that a hundred waiting starts read it only once."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Quota:
 
     rank_hours: float
     per: str
-    """A period of the calendar, in UTC: day, week or month."""
+    """The calendar period, in UTC: day, week or month."""
 
 
 NO_QUOTAS: Mapping[str, Quota] = MappingProxyType({})
@@ -42,7 +43,7 @@ NO_QUOTAS: Mapping[str, Quota] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class QuotaStatus:
-    """How much of a quota is used in the period of now."""
+    """How much of a quota is used in the current period."""
 
     owner: str
     quota: Quota
@@ -50,16 +51,16 @@ class QuotaStatus:
     ends: datetime.date
     """The first day of the next period."""
     used: float
-    """Rank-hours."""
+    """In rank-hours."""
 
     @property
     def remaining(self) -> float:
-        """Rank-hours; 0 once as many are used as the quota has, or more."""
+        """The remaining rank-hours; 0 if the quota is used up or exceeded."""
         return max(0.0, self.quota.rank_hours - self.used)
 
     @property
     def sentence(self) -> str:
-        """What is used and left, and until when, for a person."""
+        """What is used and what is left, for a person."""
         return (
             f"the quota of {self.owner}: {self.used:,.1f} of {self.quota.rank_hours:,.1f} rank-hours of this "
             f"{self.quota.per} are used, {self.remaining:,.1f} are left until {self.ends} 00:00 UTC"
@@ -67,7 +68,7 @@ class QuotaStatus:
 
 
 def period(day: datetime.date, per: str) -> tuple[datetime.date, datetime.date]:
-    """The first day of the period that a day is in, and that of the next one.
+    """The first day of the period that contains `day`, and the first day of the next period.
 
     >>> period(datetime.date(2026, 11, 24), "week")
     (datetime.date(2026, 11, 23), datetime.date(2026, 11, 30))
@@ -83,7 +84,7 @@ def period(day: datetime.date, per: str) -> tuple[datetime.date, datetime.date]:
 
 
 def is_new_start(facts: TrainingFacts) -> bool:
-    """Whether the next incarnation is the first since the training was wanted: no recovery of one that has begun."""
+    """Whether the next incarnation is the first since somebody started the training, and not a recovery."""
     if facts.running or facts.desired is None:
         return False
     return facts.claim is None or facts.desired.incarnation == facts.incarnation
@@ -91,13 +92,13 @@ def is_new_start(facts: TrainingFacts) -> bool:
 
 @dataclass
 class _Known:
-    """What the trainings of a platform used, as far as it was read."""
+    """The cached use of a platform's trainings."""
 
     read_at: float = float("-inf")
-    """By this process's own clock."""
+    """By this process's monotonic clock."""
     used: dict[tuple[str, datetime.date], float] = field(default_factory=dict)
     shares: dict[Path, tuple[tuple[int, int], tuple[CostShare, ...]]] = field(default_factory=dict)
-    """By folder, how many segments its ledger had and their bytes, and what it cost then."""
+    """By training folder: the number of its ledger's segments and their bytes, and the cost at that size."""
 
 
 _known: dict[Path, _Known] = {}
@@ -107,32 +108,33 @@ class Quotas:
     """The quotas of one platform."""
 
     def __init__(self, durable: Path, quotas: Mapping[str, Quota] = NO_QUOTAS) -> None:
-        """`quotas` are by owner; whoever has none may use what there is."""
+        """`quotas` has owners as keys. The use of other owners is not limited."""
         self._durable = durable
         self._quotas = quotas
 
     def holds_back(self, facts: TrainingFacts, now: float) -> str:
-        """Why a training may not begin at `now`, in seconds since the epoch; empty where it may.
+        """Why a training may not start at `now`, in seconds since the epoch; "" if it may.
 
-        Raises Unreadable and OSError when the trainings cannot be listed.
+        Raises Unreadable and OSError if the trainings cannot be listed.
         """
-        owner = facts.run_policy.owner if self._quotas and is_new_start(facts) else ""
-        standing = self.standing(owner, now) if owner in self._quotas else None
-        return standing.sentence if standing and not standing.remaining else ""
+        if not self._quotas or not is_new_start(facts) or facts.run_policy.owner not in self._quotas:
+            return ""
+        status = self.standing(facts.run_policy.owner, now)
+        return "" if status.remaining else status.sentence
 
     def used_up(self, owner: str, now: float) -> bool:
-        """Whether an owner may begin nothing at `now`. Raises as `holds_back`."""
+        """Whether the quota of an owner is used up at `now`. Raises as `holds_back`."""
         return owner in self._quotas and not self.standing(owner, now).remaining
 
     def standing(self, owner: str, now: float) -> QuotaStatus:
-        """How much of the owner's quota is used. Raises as `holds_back`, and KeyError for an owner without one."""
+        """The status of an owner's quota. Raises as `holds_back`, and KeyError for an owner without a quota."""
         quota = self._quotas[owner]
         begins, ends = period(datetime.datetime.fromtimestamp(now, datetime.UTC).date(), quota.per)
         used = (hours for (whose, day), hours in self._used(now).items() if whose == owner and begins <= day < ends)
         return QuotaStatus(owner, quota, begins, ends, sum(used))
 
     def standings(self, now: float) -> list[QuotaStatus]:
-        """The same for all owners with a quota, by name."""
+        """The status of all quotas, by owner."""
         return [self.standing(owner, now) for owner in sorted(self._quotas)]
 
     def _used(self, now: float) -> dict[tuple[str, datetime.date], float]:
@@ -144,7 +146,8 @@ class Quotas:
         for store in self._stores():
             for whose, day, hours in self._of(store, known, now):
                 used[whose, day] = used.get((whose, day), 0.0) + hours
-        known.used, known.read_at = used, time.monotonic()
+        known.used = used
+        known.read_at = time.monotonic()
         return used
 
     def _stores(self) -> Iterator[TrainingStore]:
@@ -153,7 +156,7 @@ class Quotas:
             yield from trials.stores()
 
     def _of(self, store: TrainingStore, known: _Known, now: float) -> Iterator[tuple[str, datetime.date, float]]:
-        """What one training used; nothing where its records cannot be read, as its account says nothing either."""
+        """The use of one training, as (owner, day, rank-hours); nothing if its records cannot be read."""
         try:
             whose = records.read(RunPolicy, store.folder / files.RUN_POLICY).owner
             if whose not in self._quotas:
@@ -164,7 +167,7 @@ class Quotas:
             runs = store.newest_claim() is not None and store.exit() is None
         except (ValueError, OSError):
             return
-        if stored is None or stored[0] != size or runs:  # what runs uses more without a word
+        if stored is None or stored[0] != size or runs:  # a running training uses more without a new record
             cost = cost_if_any(store.folder, now)
             stored = known.shares[store.folder] = size, cost.shares if cost else ()
         for share in stored[1]:

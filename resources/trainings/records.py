@@ -1,8 +1,8 @@
-"""Training records: what the platform writes about a training, one small JSON file each; the trainer has its own.
+"""Training records: the small JSON files that the platform writes about a training; the trainer has its own records.
 
-A specification is written once and never changed. Terms may be replaced: `policy_changes` says what differs between two
-of them, by name, and `takes_effect` when that holds. Of the numbered files of what is desired, the last one holds. Each
-has a copy (`slipway.trainer.record.mirrored_record`): without them a training could not go on.
+A specification is written once and never changes. A run policy may be replaced: `policy_changes` gives the differences
+by name, and `takes_effect` says when they apply. The desired states are numbered, and the last one applies. Each of
+these records has a copy (`slipway.trainer.record.mirrored_record`), since a training could not go on without them.
 """
 
 import dataclasses
@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from slipway.trainer.base import atomic, codec, digest
 from slipway.trainer.record import mirrored_record, phases
 
-FORMAT, LET_GO_FORMAT = "slipway.training/1", "slipway.let-go/1"
+FORMAT = "slipway.training/1"
+LET_GO_FORMAT = "slipway.let-go/1"
 Record = TypeVar("Record")
 AT_ONCE = (
     "no_progress_seconds",
@@ -26,15 +27,15 @@ AT_ONCE = (
     "grow",
     "owner",
 )
-"""Terms that the control plane reads at every decision; a job has all others from its start."""
+"""The fields of a run policy that the control plane reads at every decision. All others apply from a job's start."""
 PASSED_OVER = ("origin", "edition")
 PolicyChanges = dict[str, tuple[Any, Any]]
-"""By the dotted name of a term, its value before and its value now; None for one that is not there."""
+"""The old and the new value of each changed field, by its dotted name; None for a missing value."""
 
 
 @dataclass(frozen=True)
 class BranchRecord:
-    """The checkpoint of another training that one continues with its full state, and what it has otherwise."""
+    """The parent checkpoint that a branch continues with its full state, and the changed fields."""
 
     training: str
     """The parent's id."""
@@ -46,9 +47,9 @@ class BranchRecord:
     manifest: str
     """SHA-256 of the checkpoint's manifest."""
     changed: Mapping[str, Any] = field(default_factory=dict)
-    """By field, the value that a person gave it for this training."""
+    """The value of each field that a person changed for this training."""
     revision: str = ""
-    """Of the code when it was branched."""
+    """The revision of the code when it was branched."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +64,13 @@ class Specification:
     tokenizer: str
     """SHA-256 of the tokenizer; empty for a snapshot of images."""
     cause: str = ""
-    """Distinguishes trainings of the same numbers: a schedule's tick, a person's "again", the name of a branch."""
+    """Distinguishes trainings with the same configuration: a schedule's tick, a person's "again", a branch's name."""
     branch: BranchRecord | None = None
-    """What it continues; None for a training that begins at step 0."""
+    """The checkpoint that it continues; None for a training that starts at step 0."""
 
     @property
     def script(self) -> Mapping[str, Any] | None:
-        """The command and the code of a training whose loop is the user's; None for one of our models."""
+        """The command and the code of a training by the user's script; None for a built-in model."""
         script: Mapping[str, Any] | None = self.identity_config.get("script")
         return script
 
@@ -78,75 +79,75 @@ class Specification:
         """The logical id, which outlives every run and every job of the training."""
         decisive = dataclasses.asdict(self)
         decisive["numbers"] = decisive.pop("identity_config")
-        if self.branch is None:  # such a training has the id that it had before there were branches
+        if self.branch is None:  # keeps the ids from before branches existed
             del decisive["branch"]
         return f"{self.recipe}-{digest.sha256(atomic.canonical_json(decisive))[:12]}"
 
 
 @dataclass(frozen=True)
 class RunPolicy:
-    """Where a training may run and how it recovers: what may change while its id stays the same."""
+    """Where a training may run and how it recovers: everything that may change while its id stays the same."""
 
     min_nodes: int
     max_nodes: int
     ranks_per_node: int
     no_progress_seconds: float
-    """Without a step for this long, an incarnation is given up."""
+    """The time without progress after which an incarnation is replaced."""
     failures_without_checkpoint: int = field(metadata={codec.KEY: "fruitless_incarnations"})
-    """After this many failures in a row without a new checkpoint, the training is given up."""
+    """The number of failures in a row without a new checkpoint after which the training fails for good."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Where the parameters came from: a sweep and its trial, a schedule."""
+    """The origin of the parameters: a sweep and its trial, or a schedule."""
     staging: str = "before"
-    """What of the snapshot a node holds; see `slipway.trainer.staging.holding`."""
+    """How much of the snapshot a node holds; see `slipway.trainer.staging.holding`."""
     nvme_gigabytes: float | None = None
-    """The most that its shards may take on a node's NVMe; None for what is free, less a tenth."""
+    """The maximum size of its shards on a node's NVMe; None for the free space, less a tenth."""
     init: str = ""
-    """The folder of the initial weights that the specification names, empty when it names none."""
+    """The folder of the initial weights that the specification names, or ""."""
     operation: Mapping[str, Any] = field(default_factory=dict)
     """The configuration's sections that may change; see `slipway.trainer.config.resolved.OPERATION`."""
     kubernetes: Mapping[str, Any] = field(default_factory=dict)
-    """What the recipe asks for its pods; see `slipway.recipes.kubernetes`."""
+    """The recipe's settings of its pods; see `slipway.recipes.kubernetes`."""
     pending_seconds: float = 600.0
-    """A training that waits for longer than this before it runs is reported, with the reason."""
+    """The waiting time before a start after which the training is reported, with the reason."""
     fields: Sequence[str] = ()
-    """FIELD=VALUE: what a person set otherwise than the recipe for this training alone. The rest follows the recipe."""
+    """FIELD=VALUE: the changes of a person for this training alone. All other fields follow the recipe."""
     edition: int = 1
-    """Counts the changes: 1 for the first terms."""
+    """The number of this version of the policy, from 1."""
     grow: bool = True
-    """Whether it is started again on more nodes when it runs on fewer than `max_nodes` and others are ready."""
+    """Whether it restarts on more nodes if it runs on fewer than `max_nodes` and others are ready."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Without progress for this long in a phase, an incarnation is given up: deadlines other than the usual ones."""
+    """Changed deadlines by phase: the time without progress after which an incarnation is replaced."""
 
     policies: Mapping[str, str] = field(default_factory=dict)
-    """The recipe's answers to causes, by cause: those that differ from the usual ones."""
+    """Changed reactions to causes, by cause."""
     hang_seconds: float = 10.0
-    """A step counts as hung after so long at the earliest; its deadline is learned from the steps of the run."""
+    """The minimum time after which a step counts as hung; the actual deadline is learned from the run's steps."""
     owner: str = ""
-    """Whose quota its start falls under: the recipe's owner, or the sweep's; empty in terms of an earlier version."""
+    """The owner of the recipe or sweep, whose quota applies; empty in a policy of an earlier version."""
 
     def deadline(self, phase: str) -> float:
-        """Seconds for which a rank may stay at one place of a phase."""
+        """The number of seconds for which a rank may make no progress in a phase."""
         return phases.deadline(phase, self.no_progress_seconds, self.phase_seconds)
 
 
 @dataclass(frozen=True)
 class Desired:
-    """What should be: "run" or "stop"."""
+    """The desired state of a training: "run" or "stop"."""
 
     want: str
     by: str
     why: str
     at: float
     incarnation: int | None = None
-    """The newest incarnation then; None where it was not known, and in a record of an earlier version."""
+    """The newest incarnation at that time; None if it was unknown, and in a record of an earlier version."""
     by_platform: bool | None = None
-    """Whether the platform decided so: it gave the training up, or a sweep ended its trial. `by` does not tell, because
-    a person's own command gives up too. None in a record of an earlier version."""
+    """Whether the platform decided this: the training failed for good, or a sweep ended its trial. `by` does not show
+    it, since a person's command may run the platform's decision. None in a record of an earlier version."""
 
 
 @dataclass(frozen=True)
 class CheckpointsLetGo:
-    """That retention may remove all checkpoints of a training that nothing refers to."""
+    """The record that the retention may remove all checkpoints of a training that nothing refers to."""
 
     by: str
     why: str
@@ -156,7 +157,7 @@ class CheckpointsLetGo:
 
 @dataclass(frozen=True)
 class SubmittedJob:
-    """That the job of an incarnation was submitted."""
+    """The record that the job of an incarnation was submitted."""
 
     at: float
     """Seconds since the epoch."""
@@ -164,7 +165,7 @@ class SubmittedJob:
 
 @dataclass(frozen=True)
 class MissingJob:
-    """That the job of an incarnation was seen missing."""
+    """The record that the job of an incarnation is missing."""
 
     first_seen: float
     """Seconds since the epoch."""
@@ -172,27 +173,27 @@ class MissingJob:
 
 @dataclass(frozen=True)
 class RefusedStart:
-    """That the platform did not let the job of an incarnation through, and lacked what the reason names."""
+    """The record that the platform rejected the job of an incarnation, since it lacks what the reason names."""
 
     reason: str
     count: int
-    """How many times in a row."""
+    """The number of rejections in a row."""
     at: float
-    """The last time, in seconds since the epoch."""
+    """The time of the last one, in seconds since the epoch."""
 
 
 def create(value: Specification | Desired, path: Path) -> bool:
-    """Write a record that is not there yet; False when another writer was first."""
+    """Create a record. Returns False if another writer was first."""
     return mirrored_record.create_only(path, value, FORMAT)
 
 
 def replace(value: RunPolicy, path: Path) -> None:
-    """Write terms in place of those that were there. Raises OSError."""
+    """Replace the run policy. Raises OSError."""
     mirrored_record.replace(path, value, FORMAT)
 
 
 def read(kind: type[Record], path: Path) -> Record:
-    """The record in a file. Raises ValueError for a training that was never proposed, and as `twins.read`."""
+    """The record in a file. Raises ValueError if the training was never proposed, and as `mirrored_record`."""
     record = mirrored_record.read_if_there(path, kind, FORMAT)
     if record is None:
         raise ValueError(f"{path}: there is no such training")
@@ -200,7 +201,7 @@ def read(kind: type[Record], path: Path) -> Record:
 
 
 def policy_changes(old: RunPolicy, new: RunPolicy) -> PolicyChanges:
-    """What differs, without the origin, which is history, and the edition, which counts changes."""
+    """The differences, without the origin and the edition, which are no settings."""
     before, now = (dict(_flat("", _shown_pair(version))) for version in (old, new))
     names = [*before, *(name for name in now if name not in before)]
     return {name: (before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)}
@@ -212,7 +213,7 @@ def changes_sentence(changed: PolicyChanges) -> str:
 
 
 def takes_effect(changed: PolicyChanges) -> str:
-    """When they take effect: what a running job was started with holds until its training is started again."""
+    """When the changes take effect. A running job keeps the values with which it was started."""
     later = [name for name in changed if name not in AT_ONCE]
     if not later:
         return "at once"

@@ -1,8 +1,8 @@
-"""Refusals: a start that the platform does not let through now waits, is tried again, and says what is missing.
+"""Rejected starts: if the platform rejects a start, it waits, is retried, and says what is missing.
 
-A permission that is missing, an operator that is being upgraded, a queue that is not there: they are no fault of the
-training, and may last seconds or days. The claimed incarnation stays; the pauses between two tries grow; one incident
-names what a person is to see to. It is over when the job was submitted.
+A missing permission, an operator under upgrade or a missing queue are not the training's fault, and may last seconds or
+days. The claimed incarnation stays, the pauses between two attempts grow, and one incident names what a person must
+provide. The incident is over once the job has been submitted.
 """
 
 import contextlib
@@ -17,15 +17,16 @@ from slipway.trainer.base import codec
 from slipway.trainer.record import causes, files, incidents
 from slipway.trainer.record.incidents import IncidentRecord
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
-"""Seconds; each pause is twice as long as the one before. A try is a few requests, and takes no node."""
-ACTION = "the start waits, and is tried again with growing pauses"
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+"""In seconds; each pause is twice as long as the one before. An attempt costs a few requests and no node."""
+ACTION = "the platform retries the start, with growing pauses"
 _DIFFERS = re.compile(r"[\w.-]*\d[\w.-]*")
-"""What may differ from one answer to the next while it says the same: ids, times, counts."""
+"""The parts that may differ between two answers with the same meaning: ids, times, counts."""
 
 
 def note(store: TrainingStore, facts: TrainingFacts, reason: str, by: str, clock: Callable[[], float]) -> None:
-    """Record that the start of the newest incarnation was refused; a new reason is an incident. Raises OSError."""
+    """Record that the start of the newest incarnation was rejected; a new reason is an incident. Raises OSError."""
     assert facts.claim is not None
     _tell(store, facts, reason, by, clock())
     count = facts.refusal.count + 1 if facts.refusal else 1
@@ -34,18 +35,18 @@ def note(store: TrainingStore, facts: TrainingFacts, reason: str, by: str, clock
 
 
 def pause(facts: TrainingFacts, now: float) -> str:
-    """What the next try waits for at `now`, seconds since the epoch; empty where it waits for nothing."""
+    """Why the next attempt waits at `now`, in seconds since the epoch; "" if it does not wait."""
     refusal = facts.refusal
     if refusal is None:
         return ""
     passed = now - refusal.at
     seconds_left = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(refusal.count - 1, 10)) - passed
-    # A clock that is behind the one of who recorded the refusal says nothing.
+    # If this clock is behind that of the process that recorded the rejection, the passed time is unknown.
     return waits_for(refusal) if seconds_left > 0 and passed >= 0 else ""
 
 
 def waits_for(refusal: RefusedStart) -> str:
-    """What a refused start waits for, for a person."""
+    """What a rejected start waits for, for a person."""
     return f"it waits for a person: {refusal.reason}"
 
 

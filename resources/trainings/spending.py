@@ -1,7 +1,7 @@
-"""Spending: what all trainings and trials held from a day on, line by line, and sums of it by whatever one asks.
+"""Spending: the rank-hours of all trainings and trials since a day, as lines, and sums of them by any criterion.
 
-A training that ended before that day is not read. One whose ledger has not grown since the last reading is not read
-again, unless it runs: then it uses more without a word.
+A training that ended before that day is not read. A training whose ledger has not grown is not read again, unless it is
+running, since then it uses more without a new record.
 """
 
 import dataclasses
@@ -19,26 +19,26 @@ from slipway.trainer.record import ledger
 
 @dataclass(frozen=True)
 class SpentLine:
-    """Rank-hours that one training held on one day for one thing."""
+    """The rank-hours of one training on one day in one bucket."""
 
     training: str
     subject: CostSubject
     spot: bool
     day: datetime.date
     bucket: str
-    """Of `slipway.trainer.record.accounting.buckets`."""
+    """A name from `slipway.trainer.record.accounting.buckets`."""
     rank_hours: float
 
 
 @dataclass(frozen=True)
 class InterruptionLine:
-    """Rank-hours that one interruption took from a training, on whatever day."""
+    """The rank-hours that one interruption of a training cost, on whatever days."""
 
     training: str
     subject: CostSubject
     spot: bool
     cause: str
-    """What interrupted it: of `slipway.trainer.record.causes`."""
+    """The cause of the interruption, from `slipway.trainer.record.causes`."""
     rank_hours: float
 
 
@@ -47,29 +47,30 @@ LineT = TypeVar("LineT", SpentLine, InterruptionLine)
 
 @dataclass(frozen=True)
 class Spending:
-    """What was spent from a day on."""
+    """The spending since a day."""
 
     since: datetime.date
     lines: tuple[SpentLine, ...] = ()
     interruptions: tuple[InterruptionLine, ...] = ()
-    """Those of the trainings that have lines."""
+    """The interruptions of the trainings that have lines."""
     unreadable: tuple[str, ...] = ()
-    """What could not be read, a sentence each."""
+    """The trainings that could not be read, a sentence each."""
 
 
 @dataclass(frozen=True)
 class SpentSum:
-    """What was spent on one thing; money where prices are set."""
+    """A sum of spending; with money if prices are set."""
 
     what: str
     on_demand: float
-    """Rank-hours."""
+    """Rank-hours on on-demand nodes."""
     spot: float
-    """Rank-hours."""
+    """Rank-hours on spot nodes."""
     money: float | None = None
     all_on_demand: float | None = None
-    """What it would have been on nodes on demand alone."""
+    """The price if all nodes had been on-demand nodes."""
     all_on_spot: float | None = None
+    """The price if all nodes had been spot nodes."""
 
     @property
     def rank_hours(self) -> float:
@@ -77,10 +78,11 @@ class SpentSum:
 
 
 def sums(lines: Iterable[LineT], what: Callable[[LineT], str], prices: Prices | None) -> list[SpentSum]:
-    """The sum of each thing that `what` names, the largest first; lines of which it names nothing are left out."""
+    """The sums of lines by the name that `what` gives them, the largest first; lines named "" are left out."""
     by_name: dict[str, list[LineT]] = {}
     for line in lines:
-        if name := what(line):
+        name = what(line)
+        if name:
             by_name.setdefault(name, []).append(line)
     return sorted((_sum(name, own, prices) for name, own in by_name.items()), key=lambda spent: -spent.rank_hours)
 
@@ -100,25 +102,27 @@ def _sum(name: str, lines: Iterable[LineT], prices: Prices | None) -> SpentSum:
 
 @dataclass
 class _Known:
-    """What a training had spent when it was read."""
+    """The spending of a training when it was read."""
 
     size: tuple[int, int]
-    """How many segments its ledger had, and their bytes."""
+    """The number of its ledger's segments, and their bytes."""
     lines: tuple[SpentLine, ...] = ()
     interruptions: tuple[InterruptionLine, ...] = ()
 
 
 @dataclass
 class SpendingReader:
-    """Reads what the trainings of a durable tier spent; keeps what it has read."""
+    """Reads the spending of a durable tier's trainings, with a cache."""
 
     durable: Path
     _known: dict[Path, _Known] = field(default_factory=dict)
 
     def since(self, day: datetime.date, now: float) -> Spending:
-        """What was spent from a day on, in UTC. Raises Unreadable and OSError when trainings cannot be listed."""
+        """The spending since a day (UTC). Raises Unreadable and OSError if trainings cannot be listed."""
         begin = datetime.datetime.combine(day, datetime.time(), datetime.UTC).timestamp()
-        lines, interruptions, unreadable = list[SpentLine](), list[InterruptionLine](), list[str]()
+        lines = list[SpentLine]()
+        interruptions = list[InterruptionLine]()
+        unreadable = list[str]()
         for store in self._stores():
             try:
                 known = self._of(store, begin, now)
@@ -126,8 +130,9 @@ class SpendingReader:
                 unreadable.append(f"{store.id}: {error}")
                 continue
             own = [line for line in known.lines if line.day >= day] if known else []
-            lines += own
-            interruptions += known.interruptions if known and own else ()
+            if known and own:
+                lines += own
+                interruptions += known.interruptions
         return Spending(day, tuple(lines), tuple(interruptions), tuple(unreadable))
 
     def _stores(self) -> Iterator[TrainingStore]:
@@ -136,7 +141,7 @@ class SpendingReader:
             yield from trials.stores()
 
     def _of(self, store: TrainingStore, begin: float, now: float) -> _Known | None:
-        """What one training spent; None for one that ended before `begin`, or was never wanted."""
+        """The spending of one training; None if it ended before `begin` or never started."""
         stats = [path.stat() for path in ledger.segments(store.folder)]
         size = (len(stats), sum(stat.st_size for stat in stats))
         known = self._known.get(store.folder)
@@ -160,7 +165,7 @@ def _read(store: TrainingStore, size: tuple[int, int], now: float) -> _Known:
         SpentLine(store.id, subject, cost.spot, share.day, share.bucket, share.rank_hours) for share in cost.shares
     )
     lost = (
-        InterruptionLine(store.id, subject, cost.spot, interruption.kind or "not known", cost.lost_to(interruption))
+        InterruptionLine(store.id, subject, cost.spot, interruption.kind or "unknown", cost.lost_to(interruption))
         for interruption in account.interruptions
     )
     return _Known(size, tuple(lines), tuple(lost))

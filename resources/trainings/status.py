@@ -1,10 +1,9 @@
-"""Training status: where a training stands now, in words and figures that are true while it runs.
+"""Training status: the current state of a training, in words and numbers.
 
-It follows from the training's records, its ledger and its ranks' heartbeats alone, so that whoever reads them can tell
-it: the sensor that shows it in Dagster, the page beside Dagster, the command line. What only the launcher and the fleet
-know, what a start waits for, is handed in, or kept beside the records by who can ask them (`keep_wait`): it holds for
-one incarnation, and only while that has not begun. `summary` is the same in a few words. Reads, and changes nothing
-else.
+It follows only from the training's records, its ledger and its ranks' heartbeats, so that every reader can compute it:
+the sensor that shows it in Dagster, the web page, the command line. Only the launcher and the fleet know what a start
+waits for. Callers pass that in, or a process that can ask them stores it beside the records (`keep_wait`); it applies
+to one incarnation, until that has begun. `summary` gives the status in a few words. Except for `keep_wait`, read-only.
 """
 
 import contextlib
@@ -26,18 +25,26 @@ from slipway.trainer.base import atomic, codec
 from slipway.trainer.base.quantities import duration
 from slipway.trainer.record.phases import PHASES, STAGING, TRAINING
 
-OFFERED, WAITING, STARTING, RUNNING, HANGING = "offered", "waiting", "starting", "running", "hanging"
-STOPPING, RESTARTING, FINISHED, FAILED, STOPPED, PAUSED = (
-    "stopping", "restarting", "finished", "failed", "stopped", "paused",
-)  # fmt: skip
+OFFERED = "offered"
+WAITING = "waiting"
+STARTING = "starting"
+RUNNING = "running"
+HANGING = "hanging"
+STOPPING = "stopping"
+RESTARTING = "restarting"
+FINISHED = "finished"
+FAILED = "failed"
+STOPPED = "stopped"
+PAUSED = "paused"
 LIVE = (WAITING, STARTING, RUNNING, HANGING, STOPPING, RESTARTING, *PHASES)
-"""The states in which it changes by itself; a phase's name is a state too."""
-HANG_SECONDS, HANG_TIMES = 5.0, 3.0
-"""A step looks like a hang after so long at the earliest, and after so many times the longest of the last ones."""
+"""The states that change by themselves. The name of a phase is a state too."""
+HANG_SECONDS = 5.0
+HANG_TIMES = 3.0
+"""A step is shown as hanging after `HANG_TIMES` times the longest recent step, but at least `HANG_SECONDS`."""
 STILL_SECONDS = 30.0
-"""Where something else than steps is counted, a rank looks like a hang that has moved nothing for so long."""
+"""In phases that count something else than steps, a rank is shown as hanging after this time without progress."""
 PHASE_TEXTS = {
-    "starting": "starting: its processes come up and meet",
+    "starting": "starting: its processes start and connect",
     "staging": "staging the snapshot on its nodes",
     "building": "building the model",
     "restoring": "restoring a checkpoint",
@@ -53,27 +60,27 @@ WAIT_FORMAT = "slipway.waits/1"
 
 @dataclass(frozen=True)
 class TrainingStatus:
-    """Where a training stands."""
+    """The status of a training."""
 
     state: str
     """One word: offered, waiting, starting, a phase's name, running, hanging, stopping, restarting, finished, failed,
     stopped or paused."""
     summary: str
-    """The same in a sentence for a person, with how far it is."""
+    """The state and the progress in a sentence for a person."""
     step: int
     steps: int | None
-    """None for a script, whose parameters are its own."""
+    """None for a script, since only the script knows its number of steps."""
     checkpoint: int
-    """The step of the newest checkpoint, 0 before the first."""
+    """The step of the newest checkpoint; 0 before the first."""
     incarnation: int
     nodes: tuple[str, ...]
     seconds_left: float | None = None
-    """At the pace of the last steps; None where that is not known, or it does not run."""
+    """The remaining time at the pace of the last steps; None if unknown or if the training does not run."""
     loss: float | None = None
     best_loss: float | None = None
     best_step: int | None = None
     figures: tuple[tuple[str, float], ...] = ()
-    """Of the last step: tokens_per_second, mfu, learning_rate and so on, by name."""
+    """The metrics of the last step by name: tokens_per_second, mfu, learning_rate and so on."""
 
     @property
     def is_live(self) -> bool:
@@ -82,25 +89,25 @@ class TrainingStatus:
 
 
 def status_of(facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], wait: str = "") -> TrainingStatus:
-    """Where the training stands.
+    """The status of a training.
 
-    sights: its ranks, by the watch of who looks; needed only while it runs. waits: what a start waits for, where known.
-    Raises Unreadable.
+    sights: its ranks, as the caller's watch saw them; needed only while it runs. wait: what a start waits for, if
+    known. Raises Unreadable.
     """
     ended = facts.ended
     steps = updates.steps_now(facts)
     checkpoint = facts.newest_step
-    done = int(fold.last.get("step", 0)) if facts.running or _failed(facts) else 0  # else it goes on from a checkpoint
-    reached = max(checkpoint, done, ended.step if ended else 0)
+    reached = max(checkpoint, ended.step if ended else 0)
+    if facts.running or _failed(facts):  # otherwise it goes on from a checkpoint
+        reached = max(reached, int(fold.last.get("step", 0)))
     state, sentence = _state(facts, fold, sights, reached, steps, checkpoint, wait)
-    seconds_left = (
-        fold.pace * (steps - reached)
-        if steps and fold.pace and state in (RUNNING, "validating", "committing")
-        else None
-    )
+    seconds_left = None
+    if steps and fold.pace and state in (RUNNING, "validating", "committing"):
+        seconds_left = fold.pace * (steps - reached)
+        sentence = f"{sentence}, {duration(seconds_left)} left"
     return TrainingStatus(
         state=state,
-        summary=f"{sentence}, {duration(seconds_left)} left" if seconds_left is not None else sentence,
+        summary=sentence,
         step=reached,
         steps=steps,
         checkpoint=checkpoint,
@@ -115,9 +122,9 @@ def status_of(facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], wa
 
 
 def hang_after(sight: Sight) -> float:
-    """Seconds at one place after which a rank looks like a hang, which is long before its deadline.
+    """Seconds without progress after which a rank is shown as hanging, long before its deadline.
 
-    A process whose heartbeat stands still looks like one wherever it is; uncounted phases have no other sign.
+    A silent process is shown as hanging in any phase; phases without a counter have no other sign.
     """
     phase = sight.progress.phase
     if sight.silent > SILENT_SECONDS:
@@ -134,26 +141,26 @@ class TrainingSummary:
 
     id: str
     state: str
-    """How its newest incarnation ended, its job's state while that lives, "waiting" before its first job, "offered"
-    before it was first wanted, or "unreadable"."""
+    """How its newest incarnation ended, or the state of its live job, or "waiting" before its first job, "offered"
+    before it was first started, or "unreadable"."""
     step: int
     steps: int | None
-    """The number of its last step; None for a script, whose parameters are its own."""
+    """The number of its last step; None for a script, since only the script knows it."""
     checkpoint: int
-    """The step of the newest checkpoint, 0 before the first."""
+    """The step of the newest checkpoint; 0 before the first."""
     incarnation: int
     nodes: tuple[str, ...]
     """The nodes of the newest incarnation."""
     wanted: str
     """run, stop, or empty."""
     why: str
-    """Why it failed; otherwise by whom and why it should run or stop."""
+    """Why it failed; otherwise who wants it to run or stop, and why."""
     since: float | None
-    """When it reached that state, in seconds since the epoch, as far as is on record."""
+    """When it reached that state, in seconds since the epoch; None if unknown."""
 
 
 def summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
-    """The summary of one training; where its records cannot be read, the summary says what is wrong with them."""
+    """The summary of one training; if its records cannot be read, the summary says why."""
     try:
         return _summary(store, launcher)
     except (ValueError, OSError) as error:
@@ -162,17 +169,17 @@ def summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
 
 @dataclass(frozen=True)
 class KeptWait:
-    """What the start after an incarnation, or that of one that has not begun, waits for."""
+    """The record of what the next start waits for."""
 
     incarnation: int
-    """The newest incarnation, 0 before the first."""
+    """The newest incarnation; 0 before the first."""
     desired_generation: int = field(metadata={codec.KEY: "life"})
     reason: str
-    """Empty once it waits no more."""
+    """Empty if it no longer waits."""
 
 
 def keep_wait(facts: TrainingFacts, reason: str) -> None:
-    """Keep the reason where it is a new one. Raises OSError."""
+    """Store the reason if it is new. Raises OSError."""
     wait = KeptWait(facts.incarnation, facts.desired_generation, reason)
     stored = _read_wait(facts.folder)
     if wait != stored and (reason or stored is not None):
@@ -180,25 +187,25 @@ def keep_wait(facts: TrainingFacts, reason: str) -> None:
 
 
 def wait_reason(facts: TrainingFacts) -> str:
-    """What the training waits for; empty where nothing is known, and for one that runs or is over."""
+    """The stored reason why the training waits; "" if there is none, or if the training runs or is over."""
     stored = _read_wait(facts.folder)
     if stored is None or not facts.unfinished or (facts.running and facts.begun):
         return ""
-    return (
-        stored.reason
-        if (stored.incarnation, stored.desired_generation) == (facts.incarnation, facts.desired_generation)
-        else ""
-    )
+    if (stored.incarnation, stored.desired_generation) != (facts.incarnation, facts.desired_generation):
+        return ""
+    return stored.reason
 
 
 def node_shortage(facts: TrainingFacts, fleet: Iterable[Node], coming: int = 0) -> int:
-    """How many more nodes it would run on, where fewer are ready than it needs; 0 where it waits for none.
+    """The number of further nodes that a waiting training could use if too few are ready; 0 if it does not wait.
 
-    coming: nodes that are there and will be ready by themselves, since they are being measured.
+    coming: nodes that will become ready by themselves, since they are being measured.
     """
     is_waiting = facts.should_run and facts.unfinished and not facts.paused and not facts.running
     ready = sum(node.ready for node in fleet)
-    return max(0, facts.run_policy.max_nodes - coming) if is_waiting and ready < facts.run_policy.min_nodes else 0
+    if not is_waiting or ready >= facts.run_policy.min_nodes:
+        return 0
+    return max(0, facts.run_policy.max_nodes - coming)
 
 
 def _state(
@@ -210,16 +217,16 @@ def _state(
     checkpoint: int,
     wait: str,
 ) -> tuple[str, str]:
-    """The state, and the words for it."""
+    """The state, and a sentence for it."""
     of_steps = f"step {reached:,} of {steps:,}" if steps else f"step {reached:,}"
     ended = facts.ended
     if facts.desired is None:
         start = f"slipway run {facts.specification.recipe}, or materialise it in Dagster"
         return OFFERED, f"offered, not started: to start it, {start}"
     if facts.claim is None:
-        return (
-            (WAITING, _waiting(wait)) if facts.should_run else (STOPPED, "stopped before it started: resume begins it")
-        )
+        if facts.should_run:
+            return WAITING, _waiting(wait)
+        return STOPPED, "stopped before it started: resume starts it"
     if ended is None:
         if not facts.should_run:
             return STOPPING, f"stopping at {of_steps}, with a checkpoint"
@@ -227,18 +234,19 @@ def _state(
     if ended.outcome == "succeeded":
         return FINISHED, f"finished at {of_steps}"
     if facts.paused:
-        return PAUSED, f"paused at {of_steps}: it has done what it was granted"
+        return PAUSED, f"paused at {of_steps}: it has completed the granted steps"
     if _restarts(facts):
-        return RESTARTING, f"restarting from step {checkpoint:,}: {_short(ended.reason)}" + (
-            f"; waiting: {_short(wait)}" if wait else ""
-        )
-    goes = "; its checkpoints were given up for removal, and stay if it is resumed" if facts.let_go else ""
+        waiting = f"; waiting: {_short(wait)}" if wait else ""
+        return RESTARTING, f"restarting from step {checkpoint:,}: {_short(ended.reason)}{waiting}"
+    removal = ""
+    if facts.let_go and checkpoint:
+        removal = "; its checkpoints will be removed unless it is resumed"
     if ended.outcome == "failed":
-        return FAILED, f"failed at {of_steps}: {_short(ended.reason)}{goes if checkpoint else ''}"
+        return FAILED, f"failed at {of_steps}: {_short(ended.reason)}{removal}"
     at = f"{reached:,} of {steps:,}" if steps else f"step {reached:,}"
     if facts.let_go and not checkpoint:
-        return STOPPED, f"stopped at {at}: its checkpoints were removed; resume begins it again"
-    return STOPPED, f"stopped at {at}: resume goes on from step {checkpoint:,}{goes}"
+        return STOPPED, f"stopped at {at}: its checkpoints were removed; resume starts it again"
+    return STOPPED, f"stopped at {at}: resume goes on from step {checkpoint:,}{removal}"
 
 
 def _restarts(facts: TrainingFacts) -> bool:
@@ -254,24 +262,22 @@ def _failed(facts: TrainingFacts) -> bool:
 def _running(
     facts: TrainingFacts, fold: CurveFold, sights: Sequence[Sight], of_steps: str, wait: str
 ) -> tuple[str, str]:
-    """The state of an incarnation that is claimed and has not ended."""
+    """The state of a claimed incarnation that has not ended, and a sentence for it."""
     ranks = [sight for sight in sights if sight.rank is not None]
     if not ranks:
         if wait:
             return WAITING, _waiting(wait)
-        return (
-            STARTING,
-            f"starting: its job is {'coming up' if facts.submitted(facts.incarnation) else 'being submitted'}",
-        )
+        progress = "starting" if facts.submitted(facts.incarnation) else "being submitted"
+        return STARTING, f"starting: its job is {progress}"
     last = min(ranks, key=lambda sight: (_order(sight.progress.phase), sight.progress.step, sight.progress.done))
     hung = [sight for sight in ranks if sight.age >= hang_after(sight)]
     if hung:
         worst = max(hung, key=lambda sight: sight.age)
         limit = facts.run_policy.deadline(worst.progress.phase)
+        silence = f", silent for {duration(worst.silent)}" if worst.silent > SILENT_SECONDS else ""
         return HANGING, (
-            f"hanging for {duration(worst.age)} at {of_steps}: {where(worst)}"
-            + (f", silent for {duration(worst.silent)}" if worst.silent > SILENT_SECONDS else "")
-            + f"; it is restarted after {duration(limit)} at the latest"
+            f"hanging for {duration(worst.age)} at {of_steps}: {where(worst)}{silence}; "
+            f"it is restarted after {duration(limit)} at the latest"
         )
     phase = last.progress.phase
     if phase == TRAINING.name:
@@ -279,12 +285,14 @@ def _running(
     phase_text = PHASE_TEXTS.get(phase, phase)
     if phase == STAGING.name:
         return phase, f"{phase_text}{_staged(fold.staged, facts.nodes)}"
-    done = (
-        f", {_amount(last.progress.done, PHASES[phase].unit)} so far" if last.progress.done and phase in PHASES else ""
-    )
-    waited = f", for {duration(last.age)}" if last.age >= 1 and not done else ""
-    at = f", {of_steps}" if phase in ("validating", "committing", "copying") else ""
-    return phase, f"{phase_text}{at}{done}{waited}"
+    parts = [phase_text]
+    if phase in ("validating", "committing", "copying"):
+        parts.append(of_steps)
+    if last.progress.done and phase in PHASES:
+        parts.append(f"{_amount(last.progress.done, PHASES[phase].unit)} so far")
+    elif last.age >= 1:
+        parts.append(f"for {duration(last.age)}")
+    return phase, ", ".join(parts)
 
 
 def _waiting(wait: str) -> str:
@@ -292,15 +300,15 @@ def _waiting(wait: str) -> str:
 
 
 def _staged(staged: dict[str, StagedPart], nodes: Sequence[str]) -> str:
-    """How far the staging of the node that is furthest behind is."""
+    """The staging progress of the slowest node, in words."""
     own = {node: part for node, part in staged.items() if node in nodes and part.bytes < part.total_bytes}
     if not own:
         return ""
     node, part = min(own.items(), key=lambda item: item[1].bytes / max(1, item[1].total_bytes))
-    seconds_left = part.seconds_left
-    return f": {_amount(part.bytes, 'bytes')} of {_amount(part.total_bytes, 'bytes')} on {node}" + (
-        f", {duration(seconds_left)} left" if seconds_left is not None else ""
-    )
+    progress = f": {_amount(part.bytes, 'bytes')} of {_amount(part.total_bytes, 'bytes')} on {node}"
+    if part.seconds_left is None:
+        return progress
+    return f"{progress}, {duration(part.seconds_left)} left"
 
 
 def _amount(count: int, unit: str) -> str:
@@ -310,7 +318,7 @@ def _amount(count: int, unit: str) -> str:
 
 
 def _order(phase: str) -> int:
-    """Phases in the order in which a start goes through them; one that is not known comes last."""
+    """The position of a phase in the order of a start; an unknown phase comes last."""
     return list(PHASES).index(phase) if phase in PHASES else len(PHASES)
 
 
@@ -327,19 +335,32 @@ def _summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
     ended = facts.ended
     checkpoint = facts.newest_step
     reached = max([checkpoint, ended.step if ended else 0, *(beat.step for beat in facts.beats)])
-    request = f"{desired.by}: {desired.why}" if desired else ""
-    begun = claim.at if claim else desired.at if desired else None
+    state = "offered"
+    since = None
+    why = ""
+    if desired:
+        state = "waiting"
+        since = desired.at
+        why = f"{desired.by}: {desired.why}"
+    if ended:
+        state = ended.outcome
+        since = ended.at
+        if ended.outcome == "failed":
+            why = ended.reason
+    elif claim:
+        state = _job_state(facts, launcher)
+        since = claim.at
     return TrainingSummary(
         id=store.id,
-        state=ended.outcome if ended else _job_state(facts, launcher) if claim else "waiting" if desired else "offered",
+        state=state,
         step=reached,
         steps=updates.steps_now(facts),
         checkpoint=checkpoint,
         incarnation=facts.incarnation,
         nodes=claim.nodes if claim else (),
         wanted=desired.want if desired else "",
-        why=ended.reason if ended and ended.outcome == "failed" else request,
-        since=ended.at if ended else begun,
+        why=why,
+        since=since,
     )
 
 

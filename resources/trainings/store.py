@@ -1,24 +1,24 @@
-"""The training store: the one door to a training's durable folder. Assets and sensors know no paths.
+"""The training store: the only access to a training's durable folder. Assets and sensors know no paths.
 
     <root>/<id>/specification.json   what is trained; create-only, its hash is in the id
-                terms.json           where it may run and how it recovers; may change
-                desired/<n>.json     what should be, by whom and why; the last one holds
-                jobs/<incarnation>.json  that the job of an incarnation was submitted
+                terms.json           the run policy: where it may run and how it recovers; may change
+                desired/<n>.json     the desired state, by whom and why; the last one applies
+                jobs/<incarnation>.json  the job of an incarnation was submitted
                 claims/ commits/ set-aside/ pruned/ exits/ ledger/ heartbeats/   the trainer's side
-                replicas/ withdrawn/ which tiers hold its checkpoints
-                let-go.json      that no checkpoint need be kept for itself
-                starts/ stops/       what a script's ranks agree on
-                incidents/           what interrupted the steps, a record each, with the evidence of the nodes
-                diagnoses/           which nodes are asked what their ranks do
-                tails/               the end of what the nodes of a failed incarnation wrote
+                replicas/ withdrawn/ the tiers that hold its checkpoints
+                let-go.json      no checkpoint has to be kept for itself
+                starts/ stops/       the agreements of a script's ranks
+                incidents/           a record of each incident, with the evidence of the nodes
+                diagnoses/           requests to nodes for a diagnosis of their ranks
+                tails/               the end of the logs of a failed incarnation's nodes
                 evaluations/         the scores of its checkpoints
                 tracking.json        how far its metrics have been delivered
                 reported/            what the control plane has already shown
-    <root>/.open/<duty>/<id>@<life>.<opening>  that a duty of the control plane is open towards a training
+    <root>/.open/<queue>/<id>@<generation>.<entry>  an entry of a work queue: pending work for a training
 
-A duty is work that the control plane has pending for a training: from one record of what is desired to the next. Each
-opening is a file, and closing removes the openings that were looked up, up to the life that was judged. Whatever was
-opened for a later life, or meanwhile, stays open. A sensor visits only what is open for it.
+Pending work belongs to a generation of the desired state. Each entry is a file. Closing removes the entries that were
+read, up to the generation that was handled; entries for a later generation, or added meanwhile, stay. A sensor visits
+only the trainings in its own queue.
 """
 
 import contextlib
@@ -55,12 +55,12 @@ if TYPE_CHECKING:  # it imports Dagster, which takes the command line seconds
     from slipway.resources.tiers import Tiers
 
 ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-"""What is an id of a training, a trial or a sweep."""
+"""The ids of trainings, trials and sweeps."""
 TRIALS = "trials"
 
 
 class TrainingStore:
-    """The folder of one training: what decides reads the facts; a caller that needs one part reads that part."""
+    """The folder of one training. A decision reads all facts (`read`); a caller that needs one part reads that part."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -71,22 +71,22 @@ class TrainingStore:
         return facts.read(self.folder)
 
     def specification(self) -> Specification:
-        """What is trained. Raises ValueError for a training that was never proposed."""
+        """Raises ValueError if the training was never proposed."""
         return records.read(Specification, self.folder / files.SPECIFICATION)
 
     def run_policy(self) -> RunPolicy:
-        """Where it may run. Raises ValueError for a training that was never proposed."""
+        """Raises ValueError if the training was never proposed."""
         return records.read(RunPolicy, self.folder / files.RUN_POLICY)
 
     def desired(self) -> Desired | None:
-        """What should be now; None before the training was first wanted."""
+        """The desired state; None before the training was first started."""
         return facts.read_desired(self.folder)
 
     def newest_claim(self) -> fence.Claim | None:
         return fence.newest_claim(self.folder)
 
     def exit(self) -> fence.Exit | None:
-        """How the newest incarnation ended, None while it has not."""
+        """How the newest incarnation ended; None while it has not."""
         claim = self.newest_claim()
         return fence.read_exit(self.folder, claim.token.incarnation) if claim else None
 
@@ -99,14 +99,13 @@ class TrainingStore:
         return ledger.read(self.folder)
 
     def desired_generation(self) -> int:
-        """The number of the record of what should be, 0 before the first."""
+        """The number of the newest record of the desired state; 0 if there is none."""
         return facts.newest_desired(self.folder)
 
     def want(self, want: str, by: str, why: str, by_platform: bool = False) -> int:
-        """Record what should be, "run" or "stop"; a record of what is desired already changes nothing.
+        """Set the desired state, "run" or "stop", unless it is set already; returns the number of its record.
 
-        by_platform: whether nobody asked for it, as when a training is given up, whoever's process does so. Returns the
-        number of the record that says so.
+        by_platform: whether the platform decided this and no person, for example because the training failed for good.
         """
         while True:
             number = facts.newest_desired(self.folder)
@@ -116,12 +115,12 @@ class TrainingStore:
             path = files.numbered(self.folder, files.DESIRED, number + 1)
             newest = self._newest_incarnation()
             if records.create(Desired(want, by, why, time.time(), newest, by_platform), path):
-                with contextlib.suppress(OSError):  # the record stands, and says the same
+                with contextlib.suppress(OSError):  # the record itself is enough
                     self._note(by, "wanted", newest or 0, want=want, why=why)
                 return number + 1
 
     def _newest_incarnation(self) -> int | None:
-        """0 before the first; None where the claims cannot be read, which must keep nobody from wanting a stop."""
+        """The newest incarnation, 0 before the first; None if unreadable, since that must not prevent a stop."""
         with contextlib.suppress(fence.Unreadable):
             claim = self.newest_claim()
             return claim.token.incarnation if claim else 0
@@ -130,9 +129,9 @@ class TrainingStore:
     def claim(
         self, incarnation: int, nodes: tuple[str, ...], cause: str, by: str, ended: fence.Exit | None = None
     ) -> bool:
-        """Claim an incarnation, sealing the one before, which has ended as `ended` says unless it has an exit.
+        """Claim an incarnation and seal the one before, with `ended` as its exit unless it has one.
 
-        False when another process has claimed it, or when the training has succeeded.
+        Returns False if another process has claimed it, or if the training has succeeded.
         """
         token = fence.Token(incarnation)
         if not fence.claim(self.folder, token, nodes=nodes, cause=cause, by=by, ended=ended):
@@ -151,9 +150,9 @@ class TrainingStore:
         kind: str = "",
         ended_at: float | None = None,
     ) -> None:
-        """Record an incarnation's end, unless it has a record: the first one stands.
+        """Record an incarnation's end, unless it is recorded already.
 
-        `ended_at` is when its job ended, by its launcher's record: maybe long before that was seen.
+        `ended_at` is when its job ended according to its launcher, which may be long before it was noticed.
         """
         ended = self.exit_of(incarnation, outcome, reason, by, nodes, disrupted, kind)
         if fence.record_exit(self.folder, ended):
@@ -175,18 +174,19 @@ class TrainingStore:
         return fence.Exit(incarnation, outcome, reason, step, by, time.time(), nodes, disrupted, kind)
 
     def note_end(self, ended: fence.Exit, ended_at: float | None = None) -> None:
-        """Write into the ledger how an incarnation ended, and when its job did where that is known."""
+        """Write to the ledger how an incarnation ended, and when its job ended, if known."""
         fields = {"outcome": ended.outcome, "kind": ended.kind, "reason": ended.reason, "step": ended.step}
-        fields |= {} if ended_at is None else {"ended_at": ended_at}
+        if ended_at is not None:
+            fields["ended_at"] = ended_at
         self._note(ended.by, "ended", ended.incarnation, **fields)
 
     def note_release(self, commit: str, reason: str, by: str) -> None:
-        """Write into the ledger that a checkpoint that was set aside counts again."""
+        """Write to the ledger that a checkpoint which was set aside is valid again."""
         claim = self.newest_claim()
         self._note(by, "released", claim.token.incarnation if claim else 0, commit=commit, reason=reason)
 
     def note_incident(self, incident: IncidentRecord) -> bool:
-        """Write what interrupted the steps, also into the ledger; the first record of an incident stands."""
+        """Write an incident record, and an event to the ledger. Returns False if the record exists already."""
         if not incidents.note(self.folder, incident):
             return False
         fields = {"id": incident.id, "kind": incident.kind, "cause": incident.reason, "nodes": list(incident.nodes)}
@@ -194,19 +194,19 @@ class TrainingStore:
         return True
 
     def note_growth(self, incarnation: int, cause: str, nodes: tuple[str, ...], by: str) -> None:
-        """Write into the ledger that an incarnation is started again on more nodes, and which ones are new."""
+        """Write to the ledger that an incarnation restarts on more nodes, and which nodes are new."""
         self._note(by, "grown", incarnation, cause=cause, nodes=list(nodes))
 
     def _note(self, by: str, event: str, incarnation: int, **fields: Any) -> None:
-        """Write an event of the control plane into the ledger, into the writer's own segment."""
+        """Write an event of the control plane to the writer's own segment of the ledger."""
         writer = re.sub(r"[^A-Za-z0-9]+", "-", by)
         ledger.note(self.folder, fence.Token(incarnation), writer, event, by=by, **fields)
 
     def change_run_policy(self, run_policy: RunPolicy, by: str, source: str = "") -> PolicyChanges:
-        """Replace the run policy where it differs, and write into the ledger what changed, and who changed it and why.
+        """Replace the run policy if it differs, and write to the ledger what changed, who changed it and why.
 
-        The origin stays, and so does the place of the initial weights unless `run_policy` has another. Where there is
-        none yet, or it is damaged, this is the first. Raises OtherFormat for one of another version.
+        The origin stays, and so does the folder of the initial weights unless `run_policy` has another. A missing or
+        damaged policy is replaced. Raises OtherFormat for a policy of another version.
         """
         path = self.folder / files.RUN_POLICY
         try:
@@ -222,88 +222,89 @@ class TrainingStore:
             "edition": stored.edition,
         }
         merged = dataclasses.replace(run_policy, **preserved)  # type: ignore[arg-type]
-        if changed := policy_changes(stored, merged):
+        changed = policy_changes(stored, merged)
+        if changed:
             records.replace(dataclasses.replace(merged, edition=stored.edition + 1), path)
-            if claim := self.newest_claim():
+            claim = self.newest_claim()
+            if claim:
                 pairs = {name: list(pair) for name, pair in changed.items()}
                 self._note(by, "terms_changed", claim.token.incarnation, changed=pairs, source=source)
         return changed
 
     def set_aside(self, commit: fence.Commit, reason: str) -> None:
-        """Withdraw a damaged copy from the durable tier, and set the commit aside when no tier holds another copy."""
+        """Withdraw a damaged copy from the durable tier, and set the commit aside if no tier holds another copy."""
         replicas.set_aside(self.folder, commit, {DURABLE: reason})
 
     def let_checkpoints_go(self, by: str, why: str) -> None:
-        """Record that none of its checkpoints need be kept for itself; retention removes them, if nothing refers to
-        them."""
+        """Record that the retention may remove all checkpoints that nothing refers to."""
         codec.create_only(self.folder / files.LET_GO, CheckpointsLetGo(by, why, time.time()), LET_GO_FORMAT)
 
     def keep_checkpoints(self) -> None:
-        """Take that record back: the rules of its recipe say which checkpoints are kept."""
+        """Undo `let_checkpoints_go`: the rules of the recipe apply again."""
         (self.folder / files.LET_GO).unlink(missing_ok=True)
 
     def note_away(self, seconds: float, by: str) -> None:
-        """Write into the ledger that for so many seconds until now nothing looked after this training."""
+        """Write to the ledger that no control plane watched this training for the last `seconds`."""
         claim = self.newest_claim()
         self._note(by, "away", claim.token.incarnation if claim else 0, seconds=seconds)
 
     def mark_submitted(self, incarnation: int, by: str = "control") -> None:
         """Record that the job of an incarnation was submitted."""
         if codec.create_only(self.folder / files.JOBS / facts.job_record(incarnation), SubmittedJob(time.time())):
-            with contextlib.suppress(OSError):  # the record stands, and says the same
+            with contextlib.suppress(OSError):  # the record itself is enough
                 self._note(by, "submitted", incarnation)
 
     def mark_missing(self, incarnation: int, now: float) -> None:
-        """Record when the job was first seen missing."""
+        """Record when the job was first missing."""
         codec.create_only(self.folder / files.JOBS / facts.missing_record(incarnation), MissingJob(now))
 
     def unmark_missing(self, incarnation: int) -> None:
-        """The job is there after all."""
+        """Remove the record of a missing job, since the job exists."""
         (self.folder / files.JOBS / facts.missing_record(incarnation)).unlink(missing_ok=True)
 
     def mark_reported(self, mark: str) -> None:
-        """Record that the control plane has shown this (an exit, a checkpoint)."""
+        """Record that the control plane has shown something, such as an exit or a checkpoint."""
         atomic.create_only(self.folder / files.REPORTED / mark, b"")
 
 
 class WorkQueue(enum.StrEnum):
-    """One duty; its value is the name of its folder on disk."""
+    """A queue of pending work, one for each sensor; its value is the name of its folder on disk."""
 
     RUN = "run"
-    """Bring the training to its end: the job watch."""
+    """The job watch brings the training to its end."""
     CHECKPOINTS = "checkpoints"
-    """Show its checkpoints and have them evaluated: checkpoint arrivals."""
+    """Checkpoint arrivals show its checkpoints and have them evaluated."""
     PROMOTION = "promotion"
-    """Judge its result once it has succeeded: promotions."""
+    """Promotions judge its result once it has succeeded."""
     INCIDENTS = "incidents"
-    """Show what interrupted its steps, what that cost, and where it went on: incidents."""
+    """The incidents sensor shows its incidents, their cost, and where the training went on."""
     NOTICES = "notices"
-    """Tell people what happens to it: notifications."""
+    """Notifications tell people what happens to it."""
     TRACKING = "tracking"
-    """Deliver its metrics to MLflow: metrics shipping."""
+    """Metrics shipping delivers its metrics to MLflow."""
 
 
 @dataclass(frozen=True)
 class PendingWork:
-    """A duty that is open towards one training, as it was when it was looked up."""
+    """The pending work for one training in one queue, as it was when it was read."""
 
     training: str
     files: tuple[Path, ...]
 
     @property
     def desired_generation(self) -> int:
-        """The newest life for which it is open."""
+        """The newest generation of the desired state for which there is work."""
         return max((_parts(path.name)[1] for path in self.files), default=0)
 
     def close(self, desired_generation: int) -> None:
-        """The duty is done for this life. What was opened for a later one, or after the look-up, stays open."""
+        """Mark the work as done up to this generation. Work for a later one, or added meanwhile, stays."""
         for path in self.files:
             if _parts(path.name)[1] <= desired_generation:
                 path.unlink(missing_ok=True)
 
 
 class Trainings:
-    """All trainings under one root, and the duties that are open towards them."""
+    """All trainings below one root, and the pending work for them."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -311,25 +312,25 @@ class Trainings:
     def propose(
         self, specification: Specification, run_policy: RunPolicy, id: str | None = None, by: str = "proposed again"
     ) -> TrainingStore:
-        """Make the training known under its own id (a trial: under the given one).
+        """Create the training's folder under its own id (a trial passes `id`).
 
-        Proposing again changes its terms where they differ, and nothing else.
+        Proposing again only replaces a run policy that differs.
         """
         store = self.store(id or specification.id)
         store.change_run_policy(run_policy, by)
-        records.create(specification, store.folder / files.SPECIFICATION)  # last: what has it is proposed whole
+        records.create(specification, store.folder / files.SPECIFICATION)  # last, as it marks a complete proposal
         return store
 
     def store(self, id: str) -> TrainingStore:
-        """The folder of one training. Raises ValueError for an id that would leave the root."""
+        """The store of one training. Raises ValueError for an id that would leave the root."""
         if not id or id.startswith(".") or "/" in id:
             raise ValueError(f"training id: found {id!r}, expected letters, digits, '-' and '.'")
         return TrainingStore(self.root / id)
 
     def ids(self) -> list[str]:
-        """The ids of all trainings ever proposed. Raises fence.Unreadable when they cannot be listed.
+        """The ids of all trainings ever proposed. Raises fence.Unreadable if they cannot be listed.
 
-        A training whose own folder cannot be read is one of them: who visits it learns what is wrong with it.
+        A training with an unreadable folder is included, so that its reader reports the error.
         """
         names = listing.fitting(self.root, files.entries(self.root) or (), lambda name: ID.fullmatch(name) is not None)
         return [name for name in names if _proposed(self.root / name)]
@@ -339,12 +340,13 @@ class Trainings:
         return map(self.store, self.ids())
 
     def start(self, store: TrainingStore, by: str, why: str, queues: tuple[WorkQueue, ...] = tuple(WorkQueue)) -> None:
-        """Record that the training should run, with its checkpoints kept, and open these duties towards it.
+        """Record that the training should run and keep its checkpoints, and add it to these work queues.
 
-        The duties are opened first, so that none is ever lost: they are for the life that begins. Raises ValueError,
-        before anything is opened, for a training that was not proposed, or only half.
+        The queues come first, for the coming generation, so that no work is ever lost. Raises ValueError, before
+        anything is written, if the training was not proposed completely.
         """
-        store.specification(), store.run_policy()
+        store.specification()
+        store.run_policy()
         store.keep_checkpoints()
         desired = store.desired()
         desired_generation = store.desired_generation()
@@ -352,35 +354,36 @@ class Trainings:
         for queue in queues:
             enqueue(self._folder(queue), store.id, planned)
         begun = store.want("run", by, why)
-        for queue in queues if begun != planned else ():  # somebody else wanted it, or stopped it, at the same moment
-            enqueue(self._folder(queue), store.id, begun)
+        if begun != planned:  # another process started or stopped the training at the same time
+            for queue in queues:
+                enqueue(self._folder(queue), store.id, begun)
 
     def open(self, id: str, queue: WorkQueue) -> None:
-        """Have a sensor look after this duty towards a training in its present life, again if it was done."""
+        """Add a training to a work queue in its current generation, even if the work was done before."""
         enqueue(self._folder(queue), id, self.store(id).desired_generation())
 
     def pending(self, queue: WorkQueue) -> list[str]:
-        """The ids of the trainings with this duty open. Raises OSError where that cannot be read."""
+        """The ids of the trainings in a work queue. Raises OSError if it cannot be read."""
         return [work.training for work in self.pending_work(queue)]
 
     def pending_work(self, queue: WorkQueue) -> list[PendingWork]:
-        """What is open of this duty, by id: all that a sensor visits. Raises OSError where that cannot be read."""
+        """The pending work in a queue, by id: all that its sensor visits. Raises OSError if it cannot be read."""
         return pending_work_in(self._folder(queue))
 
     def with_pending_work(self) -> set[str]:
-        """The ids of the trainings towards which any duty is open. Raises OSError where that cannot be read."""
+        """The ids of the trainings in any work queue. Raises OSError if one cannot be read."""
         return {id for queue in WorkQueue for id in self.pending(queue)}
 
     def is_open(self, id: str, queue: WorkQueue) -> bool:
-        """Whether this duty towards a training is open."""
+        """Whether a training is in this work queue."""
         return id in self.pending(queue)
 
     def has_pending_work(self, id: str) -> bool:
-        """Whether any duty towards a training is open."""
+        """Whether a training is in any work queue."""
         return id in self.with_pending_work()
 
     def close(self, id: str, queue: WorkQueue) -> None:
-        """The duty is done, whatever it was opened for."""
+        """Remove a training from a work queue, up to its current generation."""
         for work in self.pending_work(queue):
             if work.training == id:
                 work.close(self.store(id).desired_generation())
@@ -390,12 +393,12 @@ class Trainings:
 
 
 def enqueue(folder: Path, training: str, desired_generation: int) -> None:
-    """Open the duty of this folder towards a training. Raises OSError."""
+    """Add a training to the work queue in this folder. Raises OSError."""
     atomic.create_only(folder / f"{training}@{desired_generation:06d}.{uuid.uuid4().hex[:12]}", b"")
 
 
 def pending_work_in(folder: Path) -> list[PendingWork]:
-    """The duties that are open, by training. Raises OSError where that cannot be read."""
+    """The pending work in the queue of this folder, by training. Raises OSError if it cannot be read."""
     paths_by_training: dict[str, list[Path]] = {}
     names = files.entries(folder) or ()
     for name in listing.fitting(folder, names, lambda name: ID.fullmatch(_parts(name)[0]) is not None):
@@ -409,12 +412,12 @@ def all_trainings(tiers: "Tiers") -> Trainings:
 
 
 def all_trials(tiers: "Tiers") -> dict[str, Trainings]:
-    """The trials of each sweep, by the sweep's id. Raises Unreadable when the sweeps cannot be listed, and OSError."""
+    """The trials of each sweep, by the sweep's id. Raises Unreadable if the sweeps cannot be listed, and OSError."""
     return trials_below(tiers.durable_path)
 
 
 def trials_below(durable: Path) -> dict[str, Trainings]:
-    """The same from the durable tier's folder."""
+    """As `all_trials`, from the folder of the durable tier."""
     sweeps = durable / "sweeps"
     names = listing.fitting(sweeps, files.entries(sweeps) or (), lambda name: ID.fullmatch(name) is not None)
     ids = [id for id in names if listing.is_folder(sweeps / id)]
@@ -422,7 +425,7 @@ def trials_below(durable: Path) -> dict[str, Trainings]:
 
 
 def _proposed(folder: Path) -> bool:
-    """Whether there is a specification in a folder, or the folder cannot be read."""
+    """Whether a folder has a specification or cannot be read."""
     try:
         (folder / files.SPECIFICATION).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -433,7 +436,9 @@ def _proposed(folder: Path) -> bool:
 
 
 def _parts(name: str) -> tuple[str, int]:
-    """The training and the life; a file of the format before has no life, and counts as opened before the first."""
+    """The training and the generation of an entry; 0 for an entry of the older format without a generation."""
     training, mark, rest = name.rpartition("@")
     desired_generation = rest.partition(".")[0]
-    return (training, int(desired_generation)) if mark and desired_generation.isdecimal() else (name, 0)
+    if mark and desired_generation.isdecimal():
+        return training, int(desired_generation)
+    return name, 0

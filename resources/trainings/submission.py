@@ -1,12 +1,13 @@
-"""Submission: a claimed incarnation's job on its way to the launcher, and whose fault it is where it does not arrive.
+"""Submission: submit the job of a claimed incarnation, and decide what a failed submission means.
 
-What lies in the job itself ends the incarnation: a new start would end in the same way. What the platform lacks is
-waited for, and so is, by a training that has a checkpoint, hardware that it no longer fits: it fitted before.
+An error of the job itself ends the incarnation, since a new start would fail in the same way. If the platform lacks
+something, the start waits. It also waits if a training with a checkpoint no longer fits the hardware, since it fitted
 
-Before it is submitted, a job is checked against the plan of `slipway plan` (`check_layout`), whose measures are kept on
-the durable tier so that later trainings of the same layout find them, and against the room of its nodes for what it
-reads of its snapshot (`check_staging`). Where no measure can be made, nothing is refused: the trainer itself answers a
-step that runs out of memory, and measures the room at its start.
+before.
+Before the submission, a job is checked against the plan of `slipway plan` (`check_layout`), whose measurements are
+stored on the durable tier for later trainings with the same layout, and against the space for its snapshot on its nodes
+(`check_staging`). If no measurement is possible, nothing is rejected: the trainer handles a step that runs out of
+memory, and measures the space when it starts.
 """
 
 import logging
@@ -42,7 +43,7 @@ from slipway.trainer.staging import holding
 
 PLANS_FOLDER = "plans"
 MEASURE_SECONDS = 50.0
-"""A measure that takes longer is not waited for: whoever submits has other trainings to look after."""
+"""The longest wait for a measurement, since the submitting process has other trainings to handle."""
 log = logging.getLogger(__name__)
 
 
@@ -55,14 +56,14 @@ class Submission:
     revision: str = ""
     hardware: HardwareProfile | None = None
     sees_nodes: bool = False
-    """Whether this process sees the nodes' NVMe folders."""
+    """Whether this process can read the nodes' NVMe folders."""
 
     def submit(
         self, launcher: Launcher, store: TrainingStore, facts: TrainingFacts, by: str, run: str, grace: float
     ) -> bool:
-        """Submit or adopt the job of the newest incarnation; False where it waits, or has ended so.
+        """Submit or adopt the job of the newest incarnation. Returns False if the start waits or the incarnation ended.
 
-        Raises Unavailable where the launcher cannot be asked, and OSError.
+        Raises Unavailable if the launcher does not answer, and OSError.
         """
         try:
             launcher.submit(self._job(facts, run, grace))
@@ -72,7 +73,7 @@ class Submission:
         return True
 
     def _note(self, store: TrainingStore, facts: TrainingFacts, error: Exception, by: str) -> None:
-        """Record that the start waits, or how the incarnation has ended."""
+        """Record that the start waits, or that the incarnation has ended."""
         is_waiting = isinstance(error, PlatformFault) or (isinstance(error, DoesNotFit) and facts.has_checkpoint)
         if is_waiting:
             refusals.note(store, facts, str(error), by, self.clock)
@@ -83,7 +84,7 @@ class Submission:
         store.record_exit(facts.incarnation, "failed", str(error), by, nodes, disrupted=gone, kind=kind)
 
     def _job(self, facts: TrainingFacts, run: str, grace: float) -> Job:
-        """The job of the newest incarnation. Raises DoesNotFit where it needs what is not there, or has too little."""
+        """The job of the newest incarnation. Raises DoesNotFit if the hardware or the space is not sufficient."""
         try:
             fabric = self.hardware.fabric if self.hardware else ""
             code.keep_difference(self.paths.durable, self.revision)
@@ -99,7 +100,7 @@ class Submission:
 
 
 def check_layout(job: Job, durable: Path, profile: HardwareProfile) -> None:
-    """Raises ValueError, with the numbers, for a job that does not fit the nodes of the profile."""
+    """Raises ValueError with the numbers if a job does not fit the nodes of the profile."""
     config = _model_config(job)
     if config is None:
         return
@@ -112,9 +113,9 @@ def check_layout(job: Job, durable: Path, profile: HardwareProfile) -> None:
 
 
 def check_layout_here(job: Job, durable: Path) -> None:
-    """Raises ValueError, with the numbers, for a job whose nodes are all on this machine, and that does not fit it.
+    """Raises ValueError with the numbers if a job whose nodes are all on this machine does not fit it.
 
-    A small training is not kept waiting for its plan, and neither is one on a GPU, whose memory nothing here knows.
+    A small training does not wait for a plan, and neither does one on a GPU, whose memory is unknown here.
     """
     config = _model_config(job)
     if config is None or has_gpus():
@@ -126,14 +127,18 @@ def check_layout_here(job: Job, durable: Path) -> None:
 
 
 def has_gpus() -> bool:
-    """Whether this machine has a GPU of NVIDIA."""
+    """Whether this machine has an NVIDIA GPU."""
     return Path("/dev/nvidiactl").exists()
 
 
 def check_staging(job: Job, durable: Path, hardware: HardwareProfile | None, sees_nodes: bool) -> None:
-    """Raises ValueError, with the sizes, for a job whose nodes can hold its snapshot in no way that it allows."""
+    """Raises ValueError with the sizes if the nodes of a job cannot hold its snapshot in any way that it allows."""
     placement = codec.build(Placement, job.config["placement"])
-    rooms = {node: room for node in job.nodes[: job.size] if (room := _room(placement, node, hardware, sees_nodes))}
+    rooms = dict[str, int]()
+    for node in job.nodes[: job.size]:
+        room = _room(placement, node, hardware, sees_nodes)
+        if room:
+            rooms[node] = room
     if len(rooms) < job.size:
         return
     try:
@@ -151,7 +156,7 @@ def check_staging(job: Job, durable: Path, hardware: HardwareProfile | None, see
 
 
 def _model_config(job: Job) -> Config | None:
-    """The job's configuration; None for a script, whose memory is its own."""
+    """The job's configuration; None for a script, whose memory is unknown."""
     if job.config.get("format") != resolved.FORMAT:
         return None
     return codec.build(Config, {name: section for name, section in job.config.items() if name != "format"})
@@ -171,27 +176,30 @@ def _check_plan(job: Job, config: Config, plan_question: Question, where: Room, 
     verdict = judge(plan_question, measures, where, config.storage)
     if not verdict.fits:
         on = f"{job.size} nodes of {where.name}" if where.on_gpu else f"{plan_question.ranks} ranks on {where.name}"
-        raise ValueError(f"it does not fit {on}: {'; '.join(verdict.problems)}; slipway plan says what to change")
+        raise ValueError(f"the training does not fit {on}: {'; '.join(verdict.problems)}; see slipway plan")
 
 
 def _pod_bytes(section: Mapping[str, Any]) -> int | None:
-    """The memory that the recipe asks for its pods, None when it leaves that to the cluster."""
+    """The memory that the recipe sets for its pods; None if it leaves that to the cluster."""
     memory = (section.get("resources") or {}).get("memory")
     return amount(memory) if memory else None
 
 
 def _room(placement: Placement, node: str, hardware: HardwareProfile | None, sees_nodes: bool) -> int | None:
-    """The most bytes that shards may ever take on a node's NVMe; None where nobody has said."""
-    known: list[float] = [] if placement.nvme_gigabytes is None else [placement.nvme_gigabytes * 1e9]
+    """The maximum number of bytes for shards on a node's NVMe; None if unknown."""
+    limits = list[float]()
+    if placement.nvme_gigabytes is not None:
+        limits.append(placement.nvme_gigabytes * 1e9)
     if hardware is not None:
-        known.append(holding.SHARE * hardware.nvme_bytes)
-    if sees_nodes and (disk := _disk(Path(placement.nvme.format(node=node)))):
-        known.append(holding.SHARE * disk)
-    return int(min(known)) if known else None
+        limits.append(holding.SHARE * hardware.nvme_bytes)
+    disk = _disk(Path(placement.nvme.format(node=node))) if sees_nodes else None
+    if disk:
+        limits.append(holding.SHARE * disk)
+    return int(min(limits)) if limits else None
 
 
 def _disk(folder: Path) -> int | None:
-    """The bytes of the disk that a folder is on, or will be; None when that cannot be read."""
+    """The size in bytes of the disk of a folder, which need not exist yet; None if it cannot be read."""
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())
         return shutil.disk_usage(there).total

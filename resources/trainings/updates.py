@@ -1,8 +1,8 @@
-"""Updates: what a person changes in a training that exists, in place where a running one can take it over.
+"""Updates: a person changes an existing training, in place if a running training can accept the change.
 
-A field of `changing.IN_PLACE` is heard by the ranks between two steps. A term that the control plane reads at every
-decision holds at once; any other term from the next incarnation on. What remains decides the training's numbers: it is
-refused, as it is another training, which `slipway branch` starts.
+The ranks apply a field of `changing.IN_PLACE` between two steps. A field of the run policy that the control plane reads
+at every decision applies at once; other fields of the policy apply from the next incarnation on. All remaining fields
+determine what is computed: changing them is rejected, since that is another training, which `slipway branch` starts.
 """
 
 from collections.abc import Mapping
@@ -21,25 +21,25 @@ from slipway.trainer.record.changes import AppliedChange, ChangeRecord
 from slipway.trainer.step import schedule
 
 REMEDY = "`slipway branch` starts another training with it"
-IN_PLACE, NEXT_START = "in place, between two steps", "when the next incarnation starts"
+IN_PLACE = "in place, between two steps"
+NEXT_START = "when the next incarnation starts"
 
 
 @dataclass(frozen=True)
 class FieldUpdate:
-    """One field of a training that was set."""
+    """One changed field of a training."""
 
     field: str
     old: Any
     new: Any
     takes_effect: str
     means: str = ""
-    """What follows from it, where that is not plain; for a training that runs, as of the step that it is known to be
-    at."""
+    """The consequence of the change, if it is not obvious; for a running training, at its last known step."""
 
 
 @dataclass(frozen=True)
 class KnownChange:
-    """A change of a running training, and what became of it."""
+    """A change of a running training, and its result."""
 
     number: int
     fields: Mapping[str, Any]
@@ -47,21 +47,21 @@ class KnownChange:
     why: str
     at: float
     applied: AppliedChange | None
-    """None while no start has taken it over."""
+    """None while no incarnation has applied it."""
     after: int = 0
-    """The step after which it is to hold at the earliest."""
+    """The step after which it applies at the earliest."""
 
     @property
     def state(self) -> str:
         if self.applied is None:
             return f"it waits for step {self.after}" if self.after else "it waits for the next step"
         if self.applied.refused:
-            return f"refused: {self.applied.refused}"
+            return f"rejected: {self.applied.refused}"
         return f"since step {self.applied.step + 1}"
 
     @property
     def pairs(self) -> dict[str, tuple[Any, Any]]:
-        """By field, its value before and its value since; the former is unknown while the change waits."""
+        """The old and the new value of each field; the old one is None while the change waits."""
         changed = self.applied.changed if self.applied else {}
         return {name: changed.get(name, (None, value)) for name, value in self.fields.items()}
 
@@ -69,14 +69,14 @@ class KnownChange:
 def update(
     store: TrainingStore, changes: Mapping[str, Any], run_policy: RunPolicy, by: str, why: str
 ) -> list[FieldUpdate]:
-    """Set these fields of a training; `run_policy` is its policy with them. Returns each, with when it takes effect.
+    """Change fields of a training; `run_policy` is its policy with the changes. Returns when each takes effect.
 
-    Raises ValueError, before anything is written, for a training that has succeeded, and for what cannot be changed.
+    Raises ValueError, before anything is written, if the training has succeeded or a field cannot be changed.
     """
     facts = store.read()
     if facts.succeeded:
         again = f"slipway branch {store.id}@STEP"
-        raise ValueError(f"training {store.id}: it has succeeded; to continue it otherwise: {again}")
+        raise ValueError(f"training {store.id}: it has succeeded; to continue it with changes, use {again}")
     before = sections_now(facts)
     before_policy = facts.run_policy
     script = facts.specification.script is not None
@@ -97,20 +97,20 @@ def update(
 
 
 def check(changes: Mapping[str, Any], before: Mapping[str, Any], script: bool = False) -> None:
-    """Raises ValueError for the first field that a training which exists cannot change."""
+    """Raises ValueError for the first field that an existing training cannot change."""
     for name, value in changes.items():
         section = name.split(".")[0]
         if section in ("placement", "recovery"):
             continue
         if script:
             raise ValueError(
-                f"{name}: found {value!r}, expected one of placement or recovery: the rest is the script's"
+                f"{name}: found {value!r}, expected a field of placement or recovery: the script sets all others"
             )
         if name not in changing.IN_PLACE and section not in OPERATION:
-            why = changing.FIXED.get(name) or changing.FIXED.get(section) or "it decides the training's numbers"
+            why = changing.FIXED.get(name) or changing.FIXED.get(section) or "it determines what is computed"
             raise ValueError(f"{name}: found {value!r}, expected no change: {why}; {REMEDY}")
         if name == "validation.every" and not changing.value_of(before, name) and value:
-            raise ValueError(f"{name}: found {value!r}, expected 0: it holds no shards for a validation; {REMEDY}")
+            raise ValueError(f"{name}: found {value!r}, expected 0: it has no shards for a validation; {REMEDY}")
     own = {name: value for name, value in changes.items() if name in changing.IN_PLACE}
     try:
         changing.with_fields(before, own)
@@ -119,14 +119,14 @@ def check(changes: Mapping[str, Any], before: Mapping[str, Any], script: bool = 
 
 
 def effect(name: str, script: bool = False) -> str:
-    """When a change of this field takes effect; a script hears of none while it runs."""
+    """When a change of this field takes effect. A running script never receives changes."""
     if name in changing.IN_PLACE and not script:
         return IN_PLACE
     return "at once" if name.removeprefix("recovery.") in AT_ONCE else NEXT_START
 
 
 def means(facts: TrainingFacts, before: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
-    """What changes, with another number of steps among them, do to the learning rate."""
+    """The consequence for the learning rate of changes that include the number of steps."""
     after = changing.with_fields(
         before, {name: field_value for name, field_value in changes.items() if name in changing.IN_PLACE}
     )
@@ -138,16 +138,18 @@ def means(facts: TrainingFacts, before: Mapping[str, Any], changes: Mapping[str,
 
 
 def steps_now(facts: TrainingFacts) -> int | None:
-    """How many steps it has in all, with what was changed; None for a script, whose steps are its own."""
+    """The number of its last step, with all changes; None for a script, since only the script knows it."""
     steps: int | None = facts.specification.identity_config.get("run", {}).get("steps")
-    for change in known(facts.folder) if steps is not None else ():
+    if steps is None:
+        return None
+    for change in known(facts.folder):
         if "run.steps" in change.fields and not (change.applied and change.applied.refused):
             steps = int(change.fields["run.steps"])
     return steps
 
 
 def _done(facts: TrainingFacts) -> int:
-    """The step that it is known to have done."""
+    """The last step that it is known to have completed."""
     return max((0, *(beat.step for beat in facts.beats), *(commit.step for commit in facts.commits)))
 
 
@@ -159,7 +161,7 @@ def _check_steps(steps: Any, done: int, local_steps: int) -> None:
 
 
 def sections_now(facts: TrainingFacts) -> dict[str, Any]:
-    """The sections of a training's configuration as they are with all that was asked for."""
+    """The sections of a training's configuration with all changes that were not rejected."""
     sections = {**facts.run_policy.operation, **facts.specification.identity_config}
     values = [change.fields for change in known(facts.folder) if not (change.applied and change.applied.refused)]
     numbers = {name: value for fields in values for name, value in fields.items() if name.split(".")[0] in SECTIONS}

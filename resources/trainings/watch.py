@@ -1,11 +1,12 @@
-"""The watch over trainings: for how long each rank has been seen at one place, and whether anything has changed at all.
+"""Training watch: how long each rank has made no progress, and whether a training has changed at all.
 
-The clocks of two machines order nothing, so an age is never a difference of a heartbeat's time and a clock's. A reader
-counts from when it first saw the place. What it did not watch does not count: a reader that was away, or stood still on
-a frozen store itself, adds `LONGEST_LOOK` at most. A new process begins anew, so a restart only prolongs.
+The clocks of two machines cannot be compared, so an age is never the difference between a heartbeat's time and a clock.
+A reader counts from when it first saw a rank's position. Time that it did not observe does not count: a reader that was
+away, or was itself blocked by a frozen store, adds at most `LONGEST_LOOK`. A new process starts to count again, so its
 
-Who follows a hundred trainings reads those alone that have left a trace (`TrainingTraces`): a record that decides, or a
-line of the ledger. A job may die without a trace, so that a look is due after some seconds in any case.
+restart only prolongs a deadline.
+A process that follows a hundred trainings reads only those that have changed (`TrainingTraces`): with a new decisive
+record or a new line of the ledger. A job may die without a trace, so each training is also read after some seconds.
 """
 
 import math
@@ -25,50 +26,49 @@ from slipway.trainer.record.heartbeat import Beat, RankPlace
 from slipway.trainer.record.phases import STARTING, VALIDATING
 
 LONGEST_LOOK = 60.0
-"""Seconds that count at most between two looks; more than a sensor's interval with its slowest tick."""
+"""The maximum number of seconds that count between two observations; longer than a sensor's slowest tick."""
 LONGEST_REST = LONGEST_LOOK / 2
-"""A look is due after so long in any case."""
+"""The longest time between two observations."""
 FORGOTTEN_SECONDS = HOUR
-"""After so long without a look, a training is forgotten: it has ended, or somebody else watches it."""
+"""The time after which an unobserved training is forgotten: it has ended, or another process watches it."""
 LOOK_SECONDS = 5.0
-"""A job that died without a word is found so late at most."""
+"""The longest delay until the death of a job without a trace is noticed."""
 DECISIVE = (files.DESIRED, files.EXITS, files.COMMITS)
-"""The folders whose records change what is to be done for a training that runs. Who claims notes it in the ledger."""
+"""The folders whose records change what must be done for a running training. Claims are also noted in the ledger."""
 
 
 @dataclass(frozen=True)
 class Sight:
-    """A rank as it was seen."""
+    """An observation of a rank."""
 
     rank: int | None
     """None before any rank has written a heartbeat."""
     progress: RankPlace
     age: float
-    """Seconds for which it has been seen there."""
+    """The seconds without progress."""
     section: str = ""
-    """The part of a step in which it is; empty elsewhere, and between parts."""
+    """The current section of a step; empty outside of steps and between sections."""
     longest: float = 0.0
-    """Seconds of the longest of its last steps, or while it validates, of its longest validation; 0 where that is not
-    known."""
+    """The seconds of its longest recent step, or during a validation, of its longest validation; 0 if unknown."""
     node: str = ""
     silent: float = 0.0
-    """Seconds for which its heartbeat has been seen unchanged: a process that runs changes it every second."""
+    """The seconds for which its heartbeat has not changed. A running process changes it every second."""
     stamp: float = 0.0
-    """The time in its heartbeat, by its node's clock: it only tells one heartbeat from the next."""
+    """The time in its heartbeat, by its node's clock; used only to distinguish heartbeats."""
 
 
 @dataclass
 class _WatchState:
-    """What was seen of one incarnation and generation."""
+    """The observations of one generation of an incarnation."""
 
     looked: float
     sights: Mapping[int | None, Sight] = field(default_factory=dict)
     until: float = 0.0
-    """No look is due before."""
+    """The time of the next observation."""
 
 
 class ProgressWatch:
-    """The observations of one process; any of its threads may look."""
+    """The observations of one process. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -77,7 +77,7 @@ class ProgressWatch:
         self._swept = clock()
 
     def look(self, folder: Path, token: Token, beats: Iterable[Beat]) -> list[Sight]:
-        """Take in the heartbeats of a training that runs under `token`; every rank with the age of its place."""
+        """Record the heartbeats of a training that runs with `token`; returns every rank with its age."""
         with self._lock:
             now = self._clock()
             before = self._states.get((folder, token), _WatchState(now))
@@ -91,24 +91,25 @@ class ProgressWatch:
         return list(sights.values())
 
     def rest(self, folder: Path, token: Token, seconds: float) -> None:
-        """No look is due for so long: nothing can be over its deadline before."""
+        """Skip observations for `seconds`, since no rank can exceed its deadline before."""
         with self._lock:
-            if (state := self._states.get((folder, token))) is not None:
+            state = self._states.get((folder, token))
+            if state is not None:
                 state.until = state.looked + min(seconds, LONGEST_REST)
 
     def rests(self, folder: Path, token: Token) -> bool:
-        """Whether no look is due yet, so that the heartbeats need not be read."""
+        """Whether no observation is due yet, so that the heartbeats need not be read."""
         with self._lock:
             state = self._states.get((folder, token))
             return state is not None and self._clock() < state.until
 
     def restart(self, folder: Path, token: Token) -> None:
-        """Count from now: what kept the ranks from writing was no fault of theirs."""
+        """Count from now on, since the ranks were not to blame for missing heartbeats."""
         with self._lock:
             self._states.pop((folder, token), None)
 
     def _forget(self, now: float) -> None:
-        """Forget what nobody looks at any more; of a thousand trainings, not each look goes through all."""
+        """Forget trainings that are no longer observed. It runs rarely, since there may be a thousand of them."""
         if now - self._swept < LONGEST_LOOK:
             return
         self._swept = now
@@ -117,11 +118,11 @@ class ProgressWatch:
 
 
 WATCH = ProgressWatch()
-"""The watch of this process: a sensor's ticks share it."""
+"""The watch of this process, which the ticks of a sensor share."""
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether a rank could write a heartbeat now: the store may be full, read-only or away."""
+    """Whether a rank could write a heartbeat now. The store may be full, read-only or away."""
     probe = folder / files.HEARTBEATS / f".{uuid.uuid4().hex}.probe"
     try:
         atomic.replace(probe, b"probe")
@@ -133,19 +134,20 @@ def is_writable(folder: Path) -> bool:
 
 @dataclass
 class _Followed:
-    """What one training was like at the last look. Paths are texts: some are asked for at each look."""
+    """The state of one training at the last observation. Paths are strings, since `stat` on strings is faster."""
 
     folders: tuple[str, ...]
     ledger: str
     looked: float = -math.inf
     trace: tuple[int, ...] = ()
     listed: int = -1
-    """When the folder of the ledger was changed, as the list of its segments is of then."""
+    """The modification time of the ledger's folder when its segments were listed."""
     segments: tuple[str, ...] = ()
 
     def now(self) -> tuple[int, ...]:
-        """When each folder was changed, and how long each segment of the ledger is. Raises OSError."""
-        if (changed := _changed(self.ledger)) != self.listed:
+        """The modification times of the folders, and the sizes of the ledger's segments. Raises OSError."""
+        changed = _changed(self.ledger)
+        if changed != self.listed:
             self.segments = tuple(f"{self.ledger}/{name}" for name in listing.names_if_there(Path(self.ledger)))
             self.listed = changed
         return (changed, *map(_changed, self.folders), *map(_size, self.segments))
@@ -153,13 +155,13 @@ class _Followed:
 
 @dataclass
 class TrainingTraces:
-    """What one process saw of the trainings that it follows."""
+    """The traces of the trainings that one process follows."""
 
     clock: Callable[[], float] = time.monotonic
     _followed: dict[Path, _Followed] = field(default_factory=dict)
 
     def is_new(self, folder: Path) -> bool:
-        """Whether a look at a training is due; the look counts as taken. Raises OSError."""
+        """Whether a training must be read now; a True answer counts as a reading. Raises OSError."""
         followed = self._followed.get(folder)
         if followed is None:
             decisive = tuple(f"{folder}/{name}" for name in DECISIVE)
@@ -168,11 +170,12 @@ class TrainingTraces:
         trace = followed.now()
         if trace == followed.trace and now - followed.looked < LOOK_SECONDS:
             return False
-        followed.looked, followed.trace = now, trace
+        followed.looked = now
+        followed.trace = trace
         return True
 
     def forget(self, folder: Path) -> None:
-        """Look again the next time, whatever has changed."""
+        """Read the training again next time, even if nothing has changed."""
         self._followed.pop(folder, None)
 
 
@@ -184,12 +187,13 @@ def _sight(beat: Beat, before: Sight | None, passed: float) -> Sight:
 
 
 def _without_heartbeat(before: Sight | None, passed: float) -> Sight:
-    """No rank has written a heartbeat yet."""
-    return Sight(None, RankPlace(STARTING.name, 0), before.age + passed if before else 0.0)
+    """The observation before any rank has written a heartbeat."""
+    age = before.age + passed if before else 0.0
+    return Sight(None, RankPlace(STARTING.name, 0), age)
 
 
 def _changed(folder: str) -> int:
-    """When a folder was changed; 0 where there is none."""
+    """The modification time of a folder in nanoseconds; 0 if it is missing."""
     try:
         return os.stat(folder).st_mtime_ns  # noqa: PTH116
     except FileNotFoundError:

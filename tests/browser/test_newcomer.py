@@ -53,8 +53,8 @@ def look_around(url: str, window: Window) -> None:
     window.picture("page-of-a-training", height=4000, above="#checkpoints")
     window.until_shown("passed every check and is the champion")
     window.open(f"{url}/slipway/morning")
-    window.until_shown("The morning after", "Finished", training)
-    assert window.page.title() == "Nobody is needed" and window.page.locator(".red").count() == 0
+    window.until_shown("Daily report", "Finished", training)
+    assert window.page.title() == "Nothing to do" and window.page.locator(".red").count() == 0
     look_around_in_dagster(url, window, training)
 
 

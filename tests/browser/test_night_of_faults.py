@@ -95,7 +95,7 @@ def _read_an_incident(window: Window, report: IncidentReport) -> None:
 def _read_the_morning(instance: Instance, window: Window, broken: TrainingStore, *over: IncidentReport) -> None:
     """The page of the night has all of it, and is red only where a person is needed."""
     window.open(f"{instance.url}/slipway/morning?hours=12")
-    window.until_shown("The morning after")
+    window.until_shown("Daily report")
     text, red = window.text(), window.page.locator("article.red").all_inner_texts()
     assert all(report.name.rpartition("-")[0] in text and report.kind in text for report in over)
     assert len(red) == 1 and broken.id in red[0], red

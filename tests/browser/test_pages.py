@@ -58,7 +58,7 @@ def test_curves_appear_on_a_page_that_was_opened_before_the_first_step(url: str,
     store = homes.running(home, "early")
     window.page.add_init_script(CUT_OFF)
     window.open(f"{url}/trainings/{store.id}")
-    window.until_shown("No step is done yet.")
+    window.until_shown("No step has been completed yet.")
     for step in range(1, 9):
         figures = {"loss": 8.0 / step, "learning_rate": 1.1e-4 * step, "seconds": 0.1}
         ledger.note(store.folder, fence.Token(1), "rank-0", "step", step=step, **figures)
@@ -67,7 +67,7 @@ def test_curves_appear_on_a_page_that_was_opened_before_the_first_step(url: str,
     expect(window.page.locator("#curve-learning_rate canvas")).to_be_visible(timeout=PATIENCE)
     until(lambda: "restart" in window.page.evaluate("drawn"), "the last step is marked")
     assert window.page.evaluate("cutOff") == []
-    expect(window.page.get_by_text("No step is done yet.")).to_have_count(0, timeout=PATIENCE)
+    expect(window.page.get_by_text("No step has been completed yet.")).to_have_count(0, timeout=PATIENCE)
 
 
 def test_no_page_makes_a_phone_scroll_to_the_side(url: str, home: Home, window: Window):

@@ -58,7 +58,7 @@ ROOT = Path(__file__).parents[2]
         (
             ["restore", "yesterday"],
             1,
-            "backup yesterday: found no name of one, expected a folder as slipway backup prints it, "
+            "backup yesterday: found another name, expected a folder as slipway backup prints it, "
             "such as metadata/20260131T060000.000000Z",
         ),
         (

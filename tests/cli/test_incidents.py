@@ -22,7 +22,7 @@ def test_everything_since_a_time_is_told_what_waits_for_a_person_first(slipway: 
     assert result.code == 0
     lines = result.out.splitlines()
     assert "2 things wait for a person; 7 incidents" in lines[0]
-    assert lines[2] == "Waits for a person" and lines.index("Dealt with") > 5
+    assert lines[2] == "Waits for a person" and lines.index("Handled by the platform") > 5
     assert "    evidence: slipway incidents show killed-" in result.out
 
 
@@ -42,7 +42,7 @@ def test_of_one_training_only_its_own_is_reported(slipway: Call, night: SeededNi
 
 
 def test_a_home_without_trainings_needs_nobody(slipway: Call):
-    assert "nobody is needed" in slipway("incidents", "--since", "1d").out
+    assert "nothing waits for a person" in slipway("incidents", "--since", "1d").out
 
 
 def test_a_time_that_is_none_is_refused_with_what_is_expected(slipway: Call, night: SeededNight):

@@ -117,7 +117,7 @@ def test_an_incident_shows_its_post_mortem(slipway: Call, home: Home):
     store = homes.ended(home, "tiny", "failed", "node-0 died", 50)
     page = slipway("incidents", "show", f"{store.id}.000001").out
     assert page.startswith(f"# Incident {store.id}.000001.0000\n\nnode-0 died, after step 50; no step followed\n")
-    assert "| to be done by a person | read the evidence" in page
+    assert "| what to do | read the evidence" in page
     result = slipway("incidents", "show", "nonsense")
     assert result.code == 1 and f"expected one of {store.id}.000001.0000" in result.err
 

@@ -74,7 +74,7 @@ def test_who_is_no_operator_looks_and_changes_nothing(
         "without --apply it only looks"
     )
     assert main(["nodes", "uncordon", "node-0", "--why", "a test"]) == 1
-    assert "found it not cordoned" in capsys.readouterr().err
+    assert "found an uncordoned node" in capsys.readouterr().err
     assert output_of(capsys, "upgrade", "--dry-run").endswith("would be migrated\n")
 
 

@@ -85,7 +85,7 @@ def test_a_node_that_slipway_cordoned_can_be_uncordoned(cluster: Cluster, fleet:
 
 def test_a_node_that_a_person_cordoned_with_kubectl_is_left_alone(cluster: Cluster, fleet: Cordon):
     cluster.change(NODES, "", "node-1", lambda node: node["spec"].update(unschedulable=True))
-    with pytest.raises(ValueError, match=r"node-1: it was not cordoned by Slipway; kubectl uncordon node-1"):
+    with pytest.raises(ValueError, match=r"node-1: Slipway has not cordoned it; use kubectl uncordon node-1"):
         fleet.uncordon("node-1", "ada", "it looks well", apply=True)
     with pytest.raises(ValueError, match="node-1: it is cordoned already, not by Slipway"):
         fleet.cordon("node-1", "ada", "to be sure", apply=True)

@@ -92,7 +92,7 @@ def test_a_mirror_that_has_heard_nothing_for_too_long_does_not_answer_until_it_h
     assert mirror.get(CONFIG_MAPS, "one") is not None
     simulated.stop_api()
     monkeypatch.setattr(mirror_module, "STALE_SECONDS", 0.0)
-    with pytest.raises(Unavailable, match="the mirror of configmaps has heard nothing for"):
+    with pytest.raises(Unavailable, match="the mirror of configmaps has received nothing for"):
         mirror.get(CONFIG_MAPS, "one")
     monkeypatch.undo()
     simulated.start_api()

@@ -156,7 +156,7 @@ def test_an_api_server_that_accepts_and_never_answers_is_away(
         configuration = launcher._api_client.batch_api.api_client.configuration
         configuration.refresh_api_key_hook = None  # it would read the address from the kubeconfig again
         configuration.host = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert "gave no answer" in cluster_dagster.monitor()[0]
+        assert "did not answer" in cluster_dagster.monitor()[0]
     assert cluster_dagster.status(run) is DagsterRunStatus.STARTED
 
 
@@ -165,7 +165,7 @@ def test_a_job_that_is_gone_fails_its_run_when_it_was_missed_twice(
 ):
     run = cluster_dagster.run(DagsterRunStatus.STARTED)
     cluster_dagster.client.delete(JOBS, cluster_dagster.job(run))
-    assert "is looked for again" in cluster_dagster.monitor()[0]
+    assert "is checked again" in cluster_dagster.monitor()[0]
     assert cluster_dagster.status(run) is DagsterRunStatus.STARTED
     monkeypatch.setattr(run_launcher, "MISSING_SECONDS", 0.0)
     assert cluster_dagster.monitor() == []
@@ -243,7 +243,7 @@ def test_a_run_that_was_starting_is_given_up_when_its_job_was_missed_twice(
 ):
     run = starting(cluster_dagster)
     cluster_dagster.client.delete(JOBS, cluster_dagster.job(run))
-    assert "is looked for again" in tick(cluster_dagster) and cluster_dagster.status(run) is DagsterRunStatus.STARTING
+    assert "is checked again" in tick(cluster_dagster) and cluster_dagster.status(run) is DagsterRunStatus.STARTING
     monkeypatch.setattr(run_launcher, "MISSING_SECONDS", 0.0)
     tick(cluster_dagster)
     assert cluster_dagster.status(run) is DagsterRunStatus.FAILURE

@@ -126,7 +126,10 @@ def test_an_environment_that_holds_a_secret_is_refused_without_showing_it(file: 
     value = settings()
     value["compute"]["cluster"]["environment"] = {"NCCL_DEBUG": "WARN", "HF_TOKEN": "PLANTED"}
     [problem] = problems(file, yaml.safe_dump(value))
-    assert "environment.HF_TOKEN: found a secret, expected none in the settings" in problem and "PLANTED" not in problem
+    assert (
+        "environment.HF_TOKEN: found a secret, expected none, since the settings are shown" in problem
+        and "PLANTED" not in problem
+    )
 
 
 def test_without_the_variable_the_instance_is_embedded():

@@ -74,7 +74,7 @@ def test_a_job_that_succeeded_has_no_reason():
         ),
         (
             {"exit_code": 255, "exit_reason": "Unknown"},
-            "node-0 ended with exit code 255 (Unknown: its node was started anew, or the container runtime there)",
+            "node-0 ended with exit code 255 (Unknown: its node or the container runtime there was restarted)",
         ),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_job_whose_pods_are_gone_has_the_reason_of_its_workload():
 @pytest.mark.parametrize("reason", ["EvictionByEvictionAPI", "PreemptionByScheduler", "Evicted"])
 def test_an_evicted_pod_is_a_disruption_and_no_lost_node(reason: str):
     job_status = of(ORDER, FAILED, over(FIRST_POD, 143, disruption=reason, message="make room", must_end_at=980.0))
-    assert job_status.reason == f"node-0: its pod was taken away: make room ({reason})"
+    assert job_status.reason == f"node-0: its pod was evicted: make room ({reason})"
     assert (job_status.disrupted, job_status.lost_nodes) == (True, ())
 
 
@@ -114,7 +114,7 @@ def test_a_job_whose_evicted_pods_exited_with_0_has_not_succeeded():
     done = WorkloadReading(JobState.SUCCEEDED, ended_at=990.0)
     job_status = of(ORDER, done, over(FIRST_POD, 0, disruption="EvictionByEvictionAPI", must_end_at=980.0))
     assert (job_status.state, job_status.disrupted) == (JobState.FAILED, True)
-    assert job_status.reason == "node-0: its pod was taken away: EvictionByEvictionAPI"
+    assert job_status.reason == "node-0: its pod was evicted: EvictionByEvictionAPI"
 
 
 @pytest.mark.parametrize(("taken_away", "disruption"), [("00:01", "EvictionByEvictionAPI"), ("00:03", "")])
@@ -235,7 +235,7 @@ def test_a_pod_that_the_kubelet_ended_shows_the_kubelets_reason():
 def test_the_reason_quotes_the_queue():
     condition = {"type": "QuotaReserved", "status": "False", "message": "insufficient unused quota for cpu"}
     admission = {"spec": {"queueName": "team"}, "status": {"conditions": [condition]}}
-    assert wait_by_queue([admission]) == "the queue team holds it: insufficient unused quota for cpu"
+    assert wait_by_queue([admission]) == "the queue team has not admitted it: insufficient unused quota for cpu"
 
 
 def event(kind: str, name: str, at: str, message: str, type: str = "Warning") -> KubernetesObject:

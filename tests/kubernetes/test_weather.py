@@ -185,7 +185,7 @@ def test_a_job_that_its_queue_holds_says_why_until_there_is_room(
     launcher = with_cluster(launcher, queue="team")
     simulated.quota(namespace, "team", pods=0)
     launcher.submit(job("runs", "node-0"))
-    assert reason_of(launcher, "the queue team holds it: ").state is JobState.PENDING
+    assert reason_of(launcher, "the queue team has not admitted it: ").state is JobState.PENDING
     simulated.quota(namespace, "team", pods=1)
     rank_records.until("pid")
     assert launcher.poll("job-1").state is JobState.RUNNING

@@ -33,9 +33,9 @@ def test_each_address_gets_a_message_that_names_who_asked(tmp_path: Path):
     [
         (
             "json://127.0.0.1:1/s3cr3t\n",
-            "not sent to json in line 1 (it did not take the message: nobody listens there)",
+            "not sent to json in line 1 (it did not accept the message: its server refused the connection)",
         ),
-        ("# nobody\n", "found no address, expected one a line"),
+        ("# nobody\n", "found no address, expected one per line"),
     ],
 )
 def test_an_address_that_takes_nothing_is_one_sentence(tmp_path: Path, addresses: str, expected: str):

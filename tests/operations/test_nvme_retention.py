@@ -99,9 +99,9 @@ def test_a_durable_tier_that_is_too_slow_is_a_warning_that_blocks_nothing(platfo
 def test_a_snapshot_that_a_node_cannot_get_in_time_is_a_warning():
     tiers = Tiers(durable="/durable", nvme="/nvme/{node}", read_gigabytes_per_second=200, staging_seconds=60)
     assert tiers.bandwidth_warnings(int(0.5e12), nodes=8) == []
-    assert tiers.bandwidth_warnings(int(2e12), nodes=1) == ["a node needs 33.3 GB/s, and one gets 25 GB/s at most"]
+    assert tiers.bandwidth_warnings(int(2e12), nodes=1) == ["a node needs 33.3 GB/s, but gets at most 25 GB/s"]
     assert tiers.bandwidth_warnings(int(1e12), nodes=32) == [
-        "32 nodes need 533.3 GB/s, and the durable tier gives 200 GB/s"
+        "32 nodes need 533.3 GB/s, but the durable tier gives 200 GB/s"
     ]
 
 

@@ -44,7 +44,7 @@ def test_without_a_service_there_is_nothing_to_back_up(monkeypatch: pytest.Monke
 
 def test_a_missing_client_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ValueError, match="pg_dump: found no such program, expected PostgreSQL's client"):
+    with pytest.raises(ValueError, match="pg_dump: found no such program, expected the PostgreSQL client"):
         postgresql.dump("dagster", tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_a_restore_is_refused_while_anybody_is_connected(tiers: Tiers, tmp_path:
     sql("dagster", "DELETE FROM runs")
     with (
         postgresql._connected("mlflow"),
-        pytest.raises(ValueError, match="database mlflow: found 1 connections of others, expected none"),
+        pytest.raises(ValueError, match="database mlflow: found 1 other connections, expected none"),
     ):
         metadata_restore.restore_servers(tiers, "ann", "", tmp_path)
     assert postgresql.rows_of("dagster", "runs") == 0

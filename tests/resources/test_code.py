@@ -143,7 +143,7 @@ def test_a_file_with_the_name_of_a_secret_is_left_out_also_where_git_knows_it(
     _write(checkout, "trainer/run.py", "B = 2\n")
     _git(checkout, "add", ".")
     recorded = _recorded(checkout, tmp_path)
-    assert "PLANTED" not in recorded and f"# left out: {name}: the name is one of a file with secrets\n" in recorded
+    assert "PLANTED" not in recorded and f"# left out: {name}: its name suggests a file with secrets\n" in recorded
 
 
 def test_code_about_tokens_is_recorded(checkout: Path, tmp_path: Path):

@@ -46,7 +46,7 @@ def test_the_launches_of_an_embedded_instance_ask_the_quotas(tmp_path: Path):
         ("slipway: costs/1\nprice: 3\n", "costs.yaml:2: price: found an unknown field (did you mean prices?)"),
         (
             "slipway: costs/1\nteams:\n  a: {prices: {on_demand: 1, spot: 1}}\n",
-            "costs.yaml:1: prices: found null, expected the prices of all others",
+            "costs.yaml:1: prices: found null, expected general prices",
         ),
     ],
 )

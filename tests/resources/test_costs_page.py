@@ -82,7 +82,7 @@ def test_a_few_seconds_are_not_shown_as_no_time():
 
 
 def test_days_in_which_nothing_was_held_are_said_to_be_so():
-    assert "No training held a processor or a GPU" in page(Spending(DAY))
+    assert "No training used a GPU or processor" in page(Spending(DAY))
 
 
 def test_names_are_no_markup():

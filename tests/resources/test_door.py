@@ -55,7 +55,7 @@ def test_the_health_of_the_platform_names_what_is_wrong(guarded: Served):
     """Beside this webserver no daemon runs."""
     answer = guarded.ask("/slipway/health", Authorization=basic())
     problems = json.loads(answer.text)["problems"]
-    assert answer.status == 503 and problems["daemon"] == "it has never given a sign of life; start it"
+    assert answer.status == 503 and problems["daemon"] == "it has never sent a heartbeat; start it"
     assert guarded.ask("/slipway/health").status == 401
 
 

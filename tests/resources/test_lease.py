@@ -98,7 +98,7 @@ def test_the_second_is_told_who_holds_it_and_takes_over_when_that_is_killed(tmp_
         assert refusal is not None and refusal.startswith(
             f"another control plane decides for {tmp_path}: process {first.pid} on {socket.gethostname()}, since 20"
         )
-        assert refusal.endswith("this one only shows what is, and takes over when that one has ended")
+        assert refusal.endswith("this one only shows the state, and takes over when the other has ended")
         os.kill(first.pid, signal.SIGSTOP)
         assert lease.take() is not None, "stopped is not dead"
         first.kill()
@@ -157,9 +157,7 @@ def test_the_newer_code_server_waits_for_the_decision_that_the_older_one_is_maki
     older, newer = reloaded
     assert older.decide("long") == "decides"
     refusal = newer.decide()
-    assert refusal.startswith(
-        f"the code server that this one supersedes still decides: process {older.process.pid} on "
-    )
+    assert refusal.startswith(f"the older code server is still deciding: process {older.process.pid} on ")
     older.tell()
     until(lambda: newer.decide() == "decides", "the newer one to decide")
 

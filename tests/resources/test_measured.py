@@ -27,7 +27,8 @@ def test_a_score_has_its_units():
 
 def test_a_rejection_says_which_check_and_both_figures():
     assert measured.verdict(judged(False), 400, "e" * 64) == (
-        "Step 400 as tiny did not pass: beats champion; 1.605 bits per byte beside 1.59 of the champion, version 3."
+        "Step 400 as tiny did not pass: beats champion; 1.605 bits per byte, compared with 1.59 of the champion, "
+        "version 3."
     )
 
 
@@ -42,6 +43,6 @@ def test_a_champion_says_so_only_while_it_is_one():
     first = judged(True, champion_loss=None)
     assert measured.verdict(first, 400, "f" * 64) == (
         "Step 400 as tiny passed every check and is the champion; "
-        "1.605 bits per byte, there was no champion to compare it with."
+        "1.605 bits per byte, without a champion to compare with."
     )
     assert "is the champion" not in measured.verdict(first, 400, "e" * 64)

@@ -82,7 +82,7 @@ def test_incidents_the_champion_s_difference_and_the_seconds_are_tables():
     line = IncidentLine(10.0, "rank 1 was killed", "12 s", "restarted", "over", "/assets/x")
     rare = RareParts({"steps": 9.0, "restart": 1.0}, (line,), (), {"a.b": "2"}, {"a.b": "1"}, "tiny version 3")
     page = training.html(view(rare=rare))
-    for cell in ("rank 1 was killed", "12 s", "Beside the champion: tiny version 3", "90.0%"):
+    for cell in ("rank 1 was killed", "12 s", "Compared with the champion: tiny version 3", "90.0%"):
         assert cell in page
 
 
@@ -103,8 +103,8 @@ def test_a_configuration_is_compared_value_by_value():
 
 def test_a_page_that_was_opened_before_the_first_step_gets_its_curves_too():
     before, after = training.html(view(steps=0), served=True), training.renewal(view())
-    assert 'id="figures"' in before and "No step is done yet." in before and "curve-loss" not in before
-    assert 'id="curve-loss"' in after["places"] and "No step is done yet." not in after["places"]
+    assert 'id="figures"' in before and "No step has been completed yet." in before and "curve-loss" not in before
+    assert 'id="curve-loss"' in after["places"] and "No step has been completed yet." not in after["places"]
 
 
 def test_a_page_that_is_a_file_links_to_no_server():
@@ -127,10 +127,10 @@ def test_every_figure_is_reported_with_its_unit_and_of_which_step_it_is():
 def test_what_bounds_its_speed_is_reported_while_it_runs_and_before_that_when_it_will_be():
     early, late = view(steps=3), view(steps=30)
     late.fold.add([{"event": "bound", "t": 31.0, "advice": "12% of the time goes into X."}], "000001.0000", "rank-0")
-    assert "What bounds its speed is known from step 11 on." in training.html(early)
-    assert "What bounds its speed: 12% of the time goes into X." in training.html(late)
+    assert "This page will show from step 11 on what limits the speed." in training.html(early)
+    assert "Speed limit: 12% of the time goes into X." in training.html(late)
     ended = replace(late, status=TrainingStatus("finished", "finished at step 10 of 10", 10, 10, 8, 1, ()))
-    assert "bounds its speed" not in training.html(ended) and "goes into X" not in training.html(ended)
+    assert "Speed limit" not in training.html(ended) and "goes into X" not in training.html(ended)
 
 
 def test_a_command_in_a_sentence_is_code_and_never_markup():

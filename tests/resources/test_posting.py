@@ -77,7 +77,7 @@ def test_a_redirection_takes_the_key_nowhere_and_is_no_success(server: Repeats, 
     with Repeats() as other:
         threading.Thread(target=other.serve_forever, args=(0.02,), daemon=True).start()
         server.answer, server.location = answer, f"{other.url}/elsewhere"
-        with pytest.raises(ValueError, match="set the address that it has moved to"):
+        with pytest.raises(ValueError, match="set the address to which the server has moved"):
             posting.post(server.url, b"{}", HEADERS, 5.0, "an event")
         other.shutdown()
     assert other.requests == []

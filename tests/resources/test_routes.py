@@ -26,7 +26,7 @@ def test_the_morning_page_has_the_trainings_that_finished_since(client: TestClie
     store = homes.ended(Home(tmp_path), "finished", "succeeded", "all steps done", 50)
     for address, is_there in {"/slipway/morning": True, "/slipway/morning?hours=0.0000001": False}.items():
         page = client.get(address)
-        assert page.status_code == 200 and "Nobody is needed" in page.text
+        assert page.status_code == 200 and "Nothing to do" in page.text
         assert (store.id in page.text) is is_there
 
 
@@ -43,9 +43,9 @@ def test_the_index_leads_to_the_morning(client: TestClient):
 def test_an_empty_index_says_what_to_do_for_each_kind(client: TestClient):
     page = client.get("/slipway").text
     for sentence in (
-        "No training yet. slipway run RECIPE --watch",
+        "No training yet. To start one and follow it: slipway run RECIPE --watch",
         "No sweep yet. ",
-        "No dataset yet. slipway data build",
+        "No dataset yet. To build one: slipway data build",
     ):
         assert sentence in page
 
@@ -93,4 +93,4 @@ def test_the_morning_leads_to_all_pages_and_to_each_training_that_finished(clien
     store = homes.ended(Home(tmp_path), "finished", "succeeded", "all steps done", 50)
     page = client.get("/slipway/morning").text
     assert '<a href="/slipway">All pages</a>' in page and f'<a href="/slipway/trainings/{store.id}">' in page
-    assert "<p>Nobody is needed; 0 incidents" in page
+    assert "<p>Nothing waits for a person; 0 incidents" in page

@@ -66,7 +66,7 @@ def test_only_a_select_is_asked_and_the_tables_stay_as_they_are(
     tables: tuple[Path, Path], statement: str, statements: str
 ):
     before = tables[0].read_bytes()
-    with pytest.raises(ValueError, match=f"found {statements}, expected one SELECT: nothing is changed by a query"):
+    with pytest.raises(ValueError, match=f"found {statements}, expected one SELECT: a query cannot change anything"):
         answer_to(statement.format(new=tables[0]), *tables)
     assert tables[0].read_bytes() == before
 

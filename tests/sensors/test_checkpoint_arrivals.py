@@ -190,7 +190,7 @@ def test_a_checkpoint_that_was_set_aside_says_so_before_its_partition_goes(platf
     aside, copy = sorted(metadata_of(platform, partition), key=lambda metadata: str(metadata["what"]), reverse=True)
     assert (aside["what"], aside["tier"], aside["reason"]) == ("set aside", "all", copy["reason"])
     assert aside["what_to_do"] == (
-        f"slipway checkpoints release {store.id}@{EVERY} takes it back, once every byte of a copy verifies"
+        f"to make it valid again, run slipway checkpoints release {store.id}@{EVERY}, which verifies every byte of it"
     )
     assert (copy["what"], copy["tier"], copy["commit"]) == ("damaged copy", "durable", first.name)
     assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []

@@ -207,7 +207,7 @@ def test_a_demoted_champion_stops_answering_at_the_next_tick_and_the_next_champi
     assert "it leaks addresses" in str(observation.metadata["withdrawn"].value)
     assert tracked.apply("serving") == [], "there is no champion to follow"
     result = job(tracked, "tiny_model_serve", want="serve", version=1)
-    assert not result.success and "version 1 may not answer: it is the champion no more" in failure(result)
+    assert not result.success and "version 1 may not answer: " in failure(result)
     promoted(tracked, last)
     [request] = tracked.apply("serving")
     assert tracked.launch(request).success

@@ -1,1 +1,1 @@
-"""The health of nodes: from a suspicion to quarantine, diagnosis, and back to work or to repair."""
+"""Node health: from suspicion to quarantine and diagnosis, and back to work or to repair."""

@@ -1,8 +1,8 @@
-"""The one door to a node's standing: sensors, diagnoses, the command line and jobs of the UI all come through it.
+"""Changes of a node's health: sensors, diagnoses, the command line and UI jobs all use this module.
 
-It reads the node's record, asks `transitions` what follows, writes the transition, and then has the cluster's own
-scheduler obey it (`slipway.resources.fleet.kubernetes.cordon`), where there is one. A crash after the writing leaves
-nothing undone: `enforce` compares each time what should be with what is.
+It reads the node's record, computes the next one with `transitions`, and writes it. `enforce` then makes the cluster's
+own scheduler respect it (`slipway.resources.fleet.kubernetes.cordon`). A crash after the write does no harm, since each
+call of `enforce` compares the desired state with the actual one.
 """
 
 import time
@@ -21,40 +21,44 @@ Decide = Callable[[NodeRecord], NodeRecord | None]
 
 
 class Scheduler(Protocol):
-    """What keeps the pods of others away from a node too. Both raise ValueError where that is not allowed."""
+    """Keeps other workloads' pods away from a node. `cordon` and `uncordon` raise ValueError if that is not allowed."""
 
     def cordon(self, node: str, who: str, why: str, apply: bool = False) -> object: ...
 
     def uncordon(self, node: str, who: str, why: str, apply: bool = False) -> object: ...
 
     def is_exempt(self, node: str) -> bool:
-        """Whether the node's owner keeps it from being cordoned."""
+        """Whether the node's owner forbids cordoning it."""
 
 
 @dataclass(frozen=True)
 class NodeHealth:
-    """The standings of the nodes of one platform."""
+    """The health of the nodes of one platform."""
 
     register: NodeRegister
     rules: HealthRules
     nodes: Callable[[], Sequence[Node]]
-    """The fleet, without regard to the standings. Raises Unavailable."""
+    """The fleet, regardless of the nodes' health. Raises Unavailable."""
     scheduler: Scheduler | None = None
-    """None where no other than Slipway places work."""
+    """None if only Slipway places work."""
     clock: Callable[[], float] = time.time
 
     def suspect(self, node: str, new_evidence: Iterable[Evidence], who: str) -> NodeRecord | None:
-        """Take in what speaks against a node; the transition that follows, None when none does. Raises Unavailable."""
+        """Record evidence against a node; returns the transition that follows, or None. Raises Unavailable."""
         evidence = list(new_evidence)
         return self._decide(
             node, lambda record: transitions.suspected(record, evidence, self._around(node), self.rules, who, self._now)
         )
 
     def join(self, node: Node, who: str) -> NodeRecord | None:
-        """A node that is new or lost is measured before it works, where the rules say so. Raises Unavailable."""
-        lost = node.reason or "it does not answer" if node.lost else ""
+        """Record that a new or lost node must be measured before it gets work, if the rules require it.
+        Raises Unavailable.
+        """
         if not self.rules.preflight_joining or not transitions.is_joining(self.register.of(node.name), node.lost):
             return None
+        lost = ""
+        if node.lost:
+            lost = node.reason or "it does not answer"
         is_exempt = self._is_exempt(node.name)
         return self._decide(node.name, lambda record: transitions.joining(record, lost, is_exempt, who, self._now))
 
@@ -62,7 +66,9 @@ class NodeHealth:
         return transitions.is_diagnosis_due(record, self.rules, self._now)
 
     def is_preflight_due(self, record: NodeRecord) -> bool:
-        """Whether a suspect is to be measured: no preflight has come after its newest incident. Raises Unavailable."""
+        """Whether a suspect must be measured, since none of its preflights followed its newest incident.
+        Raises Unavailable.
+        """
         if not self.rules.preflight_incidents or record.standing is not Standing.SUSPECT:
             return False
         incidents = {evidence.id for evidence in record.evidence if evidence.fault != suspicion.PREFLIGHT}
@@ -73,13 +79,13 @@ class NodeHealth:
         return PreflightHistory(self.register.durable)
 
     def begin_diagnosis(self, node: str, who: str) -> NodeRecord | None:
-        """A diagnosis begins; None for a node that is measured and not under diagnosis."""
+        """Record that a diagnosis begins; returns None for a mere measurement of a node that is not quarantined."""
         return self._decide(node, lambda record: transitions.diagnosing(record, who, self._now))
 
     def end_diagnosis(self, node: str, faults: str, who: str, run: str) -> NodeRecord | None:
-        """A diagnosis, or any preflight of a node, has ended; `faults` is empty when it found none.
+        """Record the end of a diagnosis or of any other preflight; `faults` is "" if it found none.
 
-        A fault on a node that was not under diagnosis speaks against it.
+        A fault on a node that was not under diagnosis counts as evidence against it.
         """
         done = self._decide(node, lambda record: transitions.diagnosed(record, faults, who, self._now))
         if done is None and faults:
@@ -87,16 +93,18 @@ class NodeHealth:
         return done
 
     def fail_diagnosis(self, node: str, why: str, who: str) -> NodeRecord | None:
-        """A diagnosis could not be made: it says nothing about the node, and is made again."""
+        """Record that a diagnosis failed. This says nothing about the node, and the diagnosis is repeated."""
         return self._decide(node, lambda record: transitions.undiagnosed(record, why, who, self._now))
 
     def ran_clean(self, node: str, runs: Iterable[str], who: str) -> NodeRecord | None:
-        """Runs on the node that nothing spoke against."""
+        """Record runs on the node without a fault."""
         clean = list(runs)
         return self._decide(node, lambda record: transitions.ran_clean(record, clean, self.rules, who, self._now))
 
     def set_by_hand(self, node: str, standing: Standing, who: str, why: str) -> NodeRecord:
-        """A person decides, past every guard. Raises ValueError for an unknown node or standing; Unavailable."""
+        """Record a person's decision, which no guard can refuse. Raises ValueError for an unknown node or an impossible
+        status, and Unavailable.
+        """
         self._must_exist(node)
         done = self._decide(
             node, lambda record: transitions.by_hand(record, standing, who, why, self._now, self.rules.apply)
@@ -105,19 +113,19 @@ class NodeHealth:
         return done
 
     def exempt(self, node: str, who: str, why: str) -> None:
-        """No process takes the node out of service from now on; a person still can. Raises ValueError."""
+        """Forbid the platform to take the node out of service; a person still can. Raises ValueError."""
         self._must_exist(node)
         self.register.exempt(node, Exemption(who, why, self._now))
 
     def end_exemption(self, node: str) -> None:
-        """Take an exemption back. Raises ValueError."""
+        """End an exemption. Raises ValueError."""
         self._must_exist(node)
         self.register.exempt(node, None)
 
     def enforce(self, node: Node) -> None:
-        """Have the cluster's scheduler obey the node's standing; nothing where it does, or where there is none.
+        """Cordon or uncordon the node in the cluster's scheduler, according to its record.
 
-        Raises ValueError when the cordon's own guards refuse it, and Unavailable.
+        Raises ValueError if the cordon's own guards refuse, and Unavailable.
         """
         record = self.register.of(node.name)
         if self.scheduler is None or not record.number or not self.rules.apply:
@@ -132,7 +140,7 @@ class NodeHealth:
         return self.clock()
 
     def _decide(self, node: str, decide: Decide) -> NodeRecord | None:
-        """Write what follows; when another process has decided meanwhile, decide again on its record."""
+        """Write the next record; if another process was faster, decide again on its record."""
         while True:
             after = decide(self.register.of(node))
             if after is None or self.register.add(after):

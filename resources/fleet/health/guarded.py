@@ -1,4 +1,4 @@
-"""The fleet as work may use it: a node that is out of service by its standing takes none, and keeps what it has."""
+"""The guarded fleet: nodes that are out of service get no new work, but keep the work that they have."""
 
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,7 @@ class GuardedFleet:
         return self.fleet.scheduled
 
     def nodes(self) -> list[Node]:
-        """All nodes by name. Raises Unavailable also when a standing cannot be read."""
+        """All nodes by name. Raises Unavailable also if a node's health record cannot be read."""
         standings = self.register.newest()
         return [self._guarded(node, standings.get(node.name)) for node in self.fleet.nodes()]
 
@@ -29,7 +29,7 @@ class GuardedFleet:
             return node
         if record is not None and record.number:
             return replace(node, ready=False, reason=f"{record.standing}: {record.why}", since=record.at, cordoned=True)
-        # No sensor has seen it yet: what places work may be faster.
+        # The node has no record yet, since the sensor may be slower than the process that places work.
         if self.rules.preflight_joining:
-            return replace(node, ready=False, reason="joining: it is new, and measured before it works", cordoned=True)
+            return replace(node, ready=False, reason="joining: a new node must pass a preflight first", cordoned=True)
         return node

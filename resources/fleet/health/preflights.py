@@ -1,7 +1,7 @@
-"""Preflights: what each preflight of a node found, on the durable tier; the history of the node's hardware.
+"""Preflight history: the result of each preflight of a node, on the durable tier.
 
-`<durable>/nodes/<node>/preflights/<number>.json`, create-only: of two preflights of a node at one moment, each has a
-record of its own.
+`<durable>/nodes/<node>/preflights/<number>.json` is create-only, so that two simultaneous preflights of a node each
+have their own record.
 """
 
 import re
@@ -21,23 +21,23 @@ _NAME = re.compile(r"(\d{6,})\.json")
 
 @dataclass(frozen=True)
 class PreflightRecord:
-    """What one preflight found."""
+    """The result of one preflight."""
 
     node: str
     run: str
-    """The id of Dagster's run."""
+    """The id of the Dagster run."""
     verdict: str
     """The worst of its findings: excellent, acceptable, weak, faulty, or no reference."""
     faults: str
-    """What is faulty, in one line; empty for nothing."""
+    """The faults in one line, or ""."""
     at: float
-    """Seconds since the epoch, by the clock of who recorded it."""
+    """Seconds since the epoch, by the clock of the recording process."""
     rates: Mapping[str, float] = field(default_factory=dict)
-    """What was measured, by line with its unit: `disk read, GB/s`."""
+    """The measured rates, by name with unit, such as `disk read, GB/s`."""
     answers: tuple[str, ...] = ()
-    """The ids of the evidence that spoke against the node when it was measured."""
+    """The ids of the evidence against the node at the time of the measurement."""
     number: int = 0
-    """Of this node's preflights, from 1 on; given when it is added."""
+    """The number of this preflight of the node, from 1; set when it is added."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class PreflightHistory:
         return [self._read(node, number) for number in self._numbers(node)]
 
     def answered(self, node: str) -> set[str]:
-        """The ids of the evidence after which the node was measured. Raises Unavailable."""
+        """The ids of all evidence that preflights of the node have followed up. Raises Unavailable."""
         return {id for preflight in self.of(node) for id in preflight.answers}
 
     def add(self, record: PreflightRecord) -> PreflightRecord:

@@ -1,8 +1,8 @@
-"""The register of nodes: each transition of a node's standing, on the durable tier.
+"""The node register: each transition of a node's health status, on the durable tier.
 
-`<durable>/nodes/<node>/<number>.json` is a transition, create-only: of several processes that decide on the same
-record, one wins, and the others look again. The newest is the node's standing, all of them are its history. A node that
-nothing was ever found against has no folder.
+`<durable>/nodes/<node>/<number>.json` is a transition. It is create-only: if several processes decide on the same
+record, one wins and the others decide again. The newest record is the node's current status, and all of them are its
+history. A node without any evidence against it has no folder.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Exemption:
-    """exempt.json of a node: that no process takes it out of service; who said so, and why."""
+    """exempt.json of a node: the platform must not take it out of service; who decided this, and why."""
 
     who: str
     why: str
@@ -38,11 +38,11 @@ class NodeRegister:
     durable: Path
 
     def newest(self) -> dict[str, NodeRecord]:
-        """The standing of each node that has a record. Raises Unavailable: unreadable is not healthy."""
+        """The current record of each node that has one. Raises Unavailable, since unreadable does not mean healthy."""
         return {node: self.of(node) for node in self._entries(self.durable / FOLDER)}
 
     def of(self, node: str) -> NodeRecord:
-        """The standing of one node; a node without a record is healthy. Raises Unavailable."""
+        """The current record of one node; a node without a record is healthy. Raises Unavailable."""
         number = self._number(numbered.newest, node)
         return self._read(node, number) if number else unknown(node)
 
@@ -51,18 +51,18 @@ class NodeRegister:
         return [self._read(node, number) for number in self._number(numbered.numbers, node)]
 
     def add(self, record: NodeRecord) -> bool:
-        """Write a transition; False where another process has decided meanwhile. Raises OSError."""
+        """Write a transition. Returns False if another process was faster. Raises OSError."""
         return numbered.add(self.durable / FOLDER / record.node, record.number, record, FORMAT)
 
     def exemption(self, node: str) -> Exemption | None:
-        """Why no process takes the node out of service; None where one may. Raises Unavailable."""
+        """The exemption of the node, or None. Raises Unavailable."""
         try:
             return codec.read_if_there(self.durable / FOLDER / node / EXEMPT, Exemption, FORMAT)
         except (OSError, codec.UndecodableRecord) as error:
-            raise Unavailable(f"node {node}: whether it is exempt cannot be read: {error}") from error
+            raise Unavailable(f"node {node}: its exemption cannot be read: {error}") from error
 
     def exempt(self, node: str, exemption: Exemption | None) -> None:
-        """Keep every process from taking the node out of service; None takes that back. Raises OSError."""
+        """Exempt the node from being taken out of service by the platform; None ends that. Raises OSError."""
         path = self.durable / FOLDER / node / EXEMPT
         if exemption is None:
             path.unlink(missing_ok=True)
@@ -76,7 +76,7 @@ class NodeRegister:
             raise Unavailable(f"node {node}: its record {number} cannot be read: {error}") from error
 
     def _number(self, ask: Callable[[Path], Answer], node: str) -> Answer:
-        """What one of `numbered` says of a node's log. Raises Unavailable."""
+        """The result of a function of `numbered` for a node's log. Raises Unavailable."""
         try:
             return ask(self.durable / FOLDER / node)
         except files.Unreadable as error:

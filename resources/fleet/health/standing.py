@@ -1,9 +1,9 @@
-"""A node's standing: its record, what speaks against it, and the rules of those who judge. Pure.
+"""A node's health status: its record, the evidence against it, and the rules for changes. Pure.
 
 healthy → suspect → quarantined → diagnosing → released → healthy
                          ↑             ↓
                          └──────── or repair, until a person releases it
-joining, a node that is new or was lost → released, or repair
+joining (a node that is new or was lost) → released, or repair
 """
 
 import enum
@@ -13,87 +13,87 @@ from slipway.trainer.base.invalid import require
 
 
 class Standing(enum.StrEnum):
-    """Where a node stands."""
+    """The health status of a node."""
 
     HEALTHY = "healthy"
     JOINING = "joining"
-    """It is new, or was lost: it gets no work before its preflight finds no fault."""
+    """It is new or was lost, and gets no work before a preflight without a fault."""
     SUSPECT = "suspect"
-    """Something speaks against it; it works on."""
+    """There is evidence against it, but it still gets work."""
     QUARANTINED = "quarantined"
-    """It gets no new work, and waits to be diagnosed."""
+    """It gets no new work, and waits for its diagnosis."""
     DIAGNOSING = "diagnosing"
     RELEASED = "released"
-    """It works again, on probation."""
+    """It gets work again, on probation."""
     REPAIR = "repair"
-    """The diagnosis found a fault: a person repairs the node and releases it."""
+    """The diagnosis found a fault. A person must repair the node and release it."""
 
     @property
     def out_of_service(self) -> bool:
-        """Whether a node of this standing gets no new work."""
+        """Whether a node with this status gets no new work."""
         return self is Standing.JOINING or self.lacks
 
     @property
     def lacks(self) -> bool:
-        """Whether a node of this standing is missing from the fleet: one that joins does not work there yet."""
+        """Whether a node with this status is missing from the fleet. A joining node is not: it was never part of it."""
         return self in (Standing.QUARANTINED, Standing.DIAGNOSING, Standing.REPAIR)
 
 
 class Weight(enum.StrEnum):
-    """How heavily one piece of evidence weighs."""
+    """The weight of a piece of evidence."""
 
     SEVERE = "severe"
-    """Enough by itself: the GPU fell off the bus, a replica's weights differ."""
+    """Sufficient for quarantine: the GPU fell off the bus, or a replica's weights differ."""
     MACHINE = "machine"
-    """Makes a suspect; several of them are enough."""
+    """Sufficient for suspicion; several of them are sufficient for quarantine."""
     PROGRAM = "program"
-    """A fault that the program may have caused too: it counts when two trainings had it on this node."""
+    """The program may also have caused the fault. It counts only if two trainings had it on this node."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One thing that speaks against a node."""
+    """One piece of evidence against a node."""
 
     id: str
-    """No other evidence has it: an incident's training and id."""
+    """A unique id, such as an incident's training and id."""
     fault: str
-    """What kind of fault: a class of `slipway.trainer.record.causes`, or an Xid."""
+    """The kind of fault: a cause from `slipway.trainer.record.causes`, or an Xid."""
     why: str
     """One sentence for a person."""
     weight: Weight
     at: float
     """Seconds since the epoch."""
     training: str = ""
-    """The training in which it happened; empty for what the fleet says of the node."""
+    """The training in which it happened; "" if the fleet reports the fault."""
 
 
 @dataclass(frozen=True)
 class NodeRecord:
-    """A node's standing since a transition; also the audit event of that transition."""
+    """A node's health status since a transition; also the audit record of that transition."""
 
     node: str
     number: int
-    """Of this node's transitions, from 1 on; 0 for a node that has none."""
+    """The number of this transition of the node, from 1; 0 for a node without any."""
     standing: Standing
     was: Standing
     who: str
     why: str
     at: float
-    """Seconds since the epoch, by the clock of who recorded it."""
+    """Seconds since the epoch, by the clock of the recording process."""
     evidence: tuple[Evidence, ...] = ()
-    """What speaks against it now."""
+    """The current evidence against the node."""
     answered: tuple[Evidence, ...] = ()
-    """What spoke against it before it was released: it counts no more."""
+    """The evidence from before its release, which no longer counts."""
     clean: tuple[str, ...] = ()
     """The runs without a fault since it was released."""
     by_hand: bool = False
-    """Whether a person put it where it is: then only a person, or new evidence after a release, moves it."""
+    """Whether a person set the status. Then only a person, or new evidence after a release, can change it."""
     applied: bool = True
-    """False in a dry run: the record is all that there is, and the node gets work as before."""
+    """False in a dry run: the status is only recorded, and the node still gets work."""
 
     @property
     def out_of_service(self) -> bool:
-        """Whether the node really gets no new work."""
+        """Whether the node actually gets no new work."""
         return self.applied and self.standing.out_of_service
 
     def knows(self, evidence: Evidence) -> bool:
@@ -101,7 +101,7 @@ class NodeRecord:
 
 
 def unknown(node: str) -> NodeRecord:
-    """The record of a node that never had one: it is healthy."""
+    """The record of a node without records, which is healthy."""
     return NodeRecord(node, 0, Standing.HEALTHY, Standing.HEALTHY, "", "", 0.0)
 
 
@@ -110,23 +110,23 @@ class HealthRules:
     """When a node is taken out of service, and when it comes back."""
 
     apply: bool = False
-    """False is a dry run: standings are recorded, and no node is taken out of service."""
+    """False is a dry run: the status of nodes is recorded, but no node is taken out of service."""
     share: float = 0.1
-    """The largest share of the fleet that may be out of service at once; `least` always may."""
+    """The largest share of the fleet that may be out of service at the same time; `least` nodes always may."""
     least: int = 2
-    """So many nodes may be out of service at once, whatever the share."""
+    """The number of nodes that may be out of service at the same time, even if it exceeds `share`."""
     incidents: int = 2
-    """So many pieces of evidence of the machine put a suspect into quarantine."""
+    """The number of machine faults after which a suspect goes into quarantine."""
     trainings: int = 2
-    """A fault that a program may cause counts when so many trainings had it on the node."""
+    """The number of trainings that must have the same fault on a node if a program may also cause that fault."""
     window_days: float = 7.0
-    """Evidence older than this counts no more."""
+    """The age in days at which evidence no longer counts."""
     hold_seconds: float = 600.0
-    """A node stays in quarantine for so long before it is diagnosed, so that a fault that flaps is not forgiven."""
+    """The time in quarantine before the diagnosis, so that an intermittent fault can show again."""
     clean_runs: int = 2
-    """So many runs without a fault end the probation."""
+    """The number of runs without a fault that end the probation."""
     preflight_joining: bool = False
-    """Whether a node that is new, or was lost, gets no work before its preflight finds no fault; in a dry run too."""
+    """Whether a new or returning node gets no work before a preflight without a fault; applies in a dry run too."""
     preflight_incidents: bool = False
     """Whether a suspect is measured after each incident, once no training runs on it."""
 
@@ -138,5 +138,5 @@ class HealthRules:
             require(getattr(self, name) >= 0, name, "expected 0 or more")
 
     def limit(self, nodes: int) -> int:
-        """How many of a fleet's `nodes` may be out of service at once: never all of them."""
+        """How many of a fleet's `nodes` may be out of service at the same time; never all of them."""
         return min(max(self.least, int(nodes * self.share)), max(0, nodes - 1))

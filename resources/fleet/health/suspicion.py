@@ -1,7 +1,7 @@
-"""Suspicion: what speaks against a node, from the incidents of trainings and from what the fleet says. Pure.
+"""Suspicion: evidence against a node, from the incidents of trainings and from the fleet's reports. Pure.
 
-An incident speaks against a node when it names few nodes: one that names them all singles none out. A node that died
-is replaced and not suspected; what its driver or its agents said before is another matter.
+An incident is evidence against its nodes only if it names few nodes. A dead node is replaced and not suspected, unless
+its driver or its agents reported a fault before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +20,16 @@ WEIGHTS: dict[str, Weight] = {
     causes.NETWORK: Weight.MACHINE,
     causes.CORRUPTION: Weight.SEVERE,
 }
-"""What an incident of each class says about the nodes that it names; other classes say nothing."""
+"""The weight of an incident as evidence against its nodes, by cause; other causes are no evidence."""
 FEW = 0.1
-"""The largest share of a fleet's nodes that an incident may name to speak against them; one node always may be."""
+"""The largest share of a fleet's nodes that an incident may name and still be evidence; a single node always counts."""
 HEALTH_AGENT = "the fleet"
 PREFLIGHT = "preflight"
-"""The fault of evidence that a preflight found."""
+"""The kind of fault of evidence from a preflight."""
 
 
 def by_incident(incident: IncidentRecord, training: str, nodes: int) -> Iterator[tuple[str, Evidence]]:
-    """Each node that an incident speaks against, with the evidence; `nodes` is how many the fleet has."""
+    """The evidence of an incident against each of its nodes; `nodes` is the number of nodes in the fleet."""
     codes = xid.codes(incident.reason)
     weight = _weight(incident.reason, codes) if codes else WEIGHTS.get(incident.kind)
     if weight is None or not 0 < len(set(incident.nodes)) <= max(1, int(nodes * FEW)):
@@ -42,15 +42,17 @@ def by_incident(incident: IncidentRecord, training: str, nodes: int) -> Iterator
 
 
 def by_kernel(kernel_lines: Sequence[str], training: str, incident: IncidentRecord) -> Iterator[Evidence]:
-    """The Xids that a node's kernel logged before an incident, as evidence; a process killed for memory is none."""
+    """The Xids that a node's kernel logged before an incident, as evidence."""
     for line in kernel_lines:
-        if (codes := xid.codes(line)) and (weight := _weight(line, codes)) is not None:
+        codes = xid.codes(line)
+        weight = _weight(line, codes) if codes else None
+        if weight is not None:
             id = f"{training}/{incident.id}/Xid {codes[0]}"
             yield Evidence(id, f"Xid {codes[0]}", f"{training}: {line}", weight, incident.at, training)
 
 
 def by_fleet(node: Node, now: float) -> Evidence | None:
-    """The evidence in what the fleet says of a node; None where it finds no fault of the hardware."""
+    """The evidence in the fleet's report about a node; None if it reports no hardware fault."""
     if not node.fault:
         return None
     codes = xid.machine_codes(node.fault)
@@ -61,18 +63,20 @@ def by_fleet(node: Node, now: float) -> Evidence | None:
 
 
 def by_preflight(run: str, faults: str, now: float) -> Evidence:
-    """What a preflight found on a node that was not under diagnosis."""
+    """The evidence from a preflight of a node that was not under diagnosis."""
     return Evidence(f"{PREFLIGHT}/{run}", PREFLIGHT, f"preflight: {faults}", Weight.MACHINE, now)
 
 
 def by_bisection(run: str, now: float) -> Evidence:
-    """That a bisection found the node to spoil the network."""
-    why = "a bisection found that exchanges with it fail, or are slow"
+    """The evidence from a bisection that the node disturbs the network."""
+    why = "a bisection found that exchanges with it fail or are slow"
     return Evidence(f"bisection/{run}", causes.NETWORK, why, Weight.SEVERE, now)
 
 
 def _weight(reason: str, codes: list[int]) -> Weight | None:
-    """An Xid of the machine is severe, one that the driver's catalog says to ignore says nothing."""
+    """The weight of Xids: severe for a fault of the machine; None if the driver's catalogue says to ignore all."""
     if xid.machine_codes(reason):
         return Weight.SEVERE
-    return None if all(xid.action(code) == "IGNORE" for code in codes) else Weight.PROGRAM
+    if all(xid.action(code) == "IGNORE" for code in codes):
+        return None
+    return Weight.PROGRAM

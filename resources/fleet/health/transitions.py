@@ -1,7 +1,7 @@
-"""Transitions: what follows for a node from what is known of it. Pure: a record and an event in, a record or None out.
+"""Transitions of a node's health status. Pure: functions from a record and an event to the next record, or None.
 
-Every function is level-triggered: the same event twice gives None the second time. `by_hand` always wins: what a person
-decided is changed by no process, whatever the guards say; only new evidence after a release counts again.
+Every function is level-triggered: it returns None if the same event comes again. A person's decision (`by_hand`) always
+wins: no process changes it, and no guard prevents it. Only new evidence after a release counts again.
 """
 
 from collections.abc import Iterable
@@ -15,22 +15,22 @@ WITHHELD = "; quarantine is withheld: "
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the guards look at beside the node."""
+    """The state of the fleet, for the guards."""
 
     nodes: int
-    """How many the fleet has."""
+    """The number of nodes in the fleet."""
     out_of_service: tuple[str, ...]
-    """Those that get no new work now, by their standing."""
+    """The nodes that get no new work now because of their health."""
     is_exempt: bool = False
-    """Whether the node's owner said that no process takes it out of service."""
+    """Whether the node's owner forbids the platform to take it out of service."""
 
 
 def suspected(
     record: NodeRecord, observed: Iterable[Evidence], around: Surroundings, rules: HealthRules, who: str, now: float
 ) -> NodeRecord | None:
-    """After evidence was looked for: what is new is noted, and what is too old is dropped.
+    """The next record after a check for evidence: new evidence is added, and evidence that is too old is dropped.
 
-    Call it also with none: a guard may be open by now, and a suspicion may have expired.
+    Call it without new evidence too, since a guard may have opened, or a suspicion may have expired.
     """
     since = now - rules.window_days * DAY
     new = [piece for piece in observed if piece.at >= since and not record.knows(piece)]
@@ -40,36 +40,39 @@ def suspected(
     if record.standing.out_of_service:
         return _next(noted, record.standing, who, _reasons(new), now, record.by_hand) if new else None
     if not evidence:
-        expired = record.standing is Standing.SUSPECT
-        return _next(noted, Standing.HEALTHY, who, "what spoke against it is too old", now) if expired else None
+        if record.standing is not Standing.SUSPECT:
+            return None
+        return _next(noted, Standing.HEALTHY, who, "all evidence against it is too old", now)
     if not _is_enough(evidence, rules, on_probation=record.standing is Standing.RELEASED):
         standing = Standing.SUSPECT if _counts(evidence, rules) else record.standing
         return _next(noted, standing, who, _reasons(new), now) if new else None
-    if refusal := _refusal(record.node, around, rules):
-        is_noted = record.standing is Standing.SUSPECT and not new
-        return (
-            None if is_noted else _next(noted, Standing.SUSPECT, who, f"{_reasons(evidence)}{WITHHELD}{refusal}", now)
-        )
+    refusal = _refusal(record.node, around, rules)
+    if refusal:
+        if record.standing is Standing.SUSPECT and not new:
+            return None
+        return _next(noted, Standing.SUSPECT, who, f"{_reasons(evidence)}{WITHHELD}{refusal}", now)
     return replace(_next(noted, Standing.QUARANTINED, who, _reasons(evidence), now), applied=rules.apply)
 
 
 def is_joining(record: NodeRecord, lost: bool) -> bool:
-    """Whether a node must be measured before it works: it is new, or is lost now."""
+    """Whether a node must be measured before it gets work, because it is new or lost now."""
     return not record.standing.out_of_service and (lost or not record.number)
 
 
 def joining(record: NodeRecord, lost: str, is_exempt: bool, who: str, now: float) -> NodeRecord | None:
-    """After a node was seen that is new, or that is `lost` (why) now."""
+    """The next record of a new node, or of a node that is lost now; `lost` is the reason, or ""."""
     if not is_joining(record, bool(lost)) or (is_exempt and record.number):
         return None
     if is_exempt:
         return _next(record, Standing.HEALTHY, who, "it is new, and exempt", now)
-    why = f"it is lost ({lost}), and measured when it is back" if lost else "it is new, and measured before it works"
+    why = "a new node must pass a preflight first"
+    if lost:
+        why = f"it is lost ({lost}), and must pass a preflight when it is back"
     return replace(_next(record, Standing.JOINING, who, why, now), applied=True)
 
 
 def is_diagnosis_due(record: NodeRecord, rules: HealthRules, now: float) -> bool:
-    """Whether a diagnosis should be under way: one whose process died is made again."""
+    """Whether a diagnosis should be running. A diagnosis whose process died is repeated."""
     if record.standing is Standing.JOINING:
         return True
     if record.by_hand or not record.applied:
@@ -80,14 +83,14 @@ def is_diagnosis_due(record: NodeRecord, rules: HealthRules, now: float) -> bool
 
 
 def diagnosing(record: NodeRecord, who: str, now: float) -> NodeRecord | None:
-    """After a diagnosis has begun; only a quarantined node is under diagnosis, any other is merely measured."""
+    """The next record when a diagnosis begins; None for a node that is not quarantined, which is only measured."""
     if record.standing is not Standing.QUARANTINED or record.by_hand:
         return None
     return _next(record, Standing.DIAGNOSING, who, "the diagnosis has begun", now)
 
 
 def diagnosed(record: NodeRecord, faults: str, who: str, now: float) -> NodeRecord | None:
-    """After a diagnosis: back to work on probation, or to repair; `faults` is what was found, empty for nothing."""
+    """The next record after a diagnosis: repair if there are `faults`, else back to work on probation."""
     if record.standing not in (Standing.DIAGNOSING, Standing.JOINING):
         return None
     if faults:
@@ -97,16 +100,16 @@ def diagnosed(record: NodeRecord, faults: str, who: str, now: float) -> NodeReco
 
 
 def undiagnosed(record: NodeRecord, why: str, who: str, now: float) -> NodeRecord | None:
-    """After a diagnosis that could not be made: the node waits for the next one."""
+    """The next record after a failed diagnosis: the node waits for the next one."""
     if record.standing is Standing.JOINING:
-        return _next(record, Standing.JOINING, who, f"the preflight could not be made: {why}", now)
+        return _next(record, Standing.JOINING, who, f"the preflight could not be completed: {why}", now)
     if record.standing is not Standing.DIAGNOSING:
         return None
-    return _next(record, Standing.QUARANTINED, who, f"the diagnosis could not be made: {why}", now)
+    return _next(record, Standing.QUARANTINED, who, f"the diagnosis could not be completed: {why}", now)
 
 
 def ran_clean(record: NodeRecord, runs: Iterable[str], rules: HealthRules, who: str, now: float) -> NodeRecord | None:
-    """After runs on the node that nothing spoke against; enough of them end the probation."""
+    """The next record after runs on the node without a fault; enough of them end the probation."""
     new = sorted(set(runs) - set(record.clean))
     if record.standing is not Standing.RELEASED or not new:
         return None
@@ -117,7 +120,7 @@ def ran_clean(record: NodeRecord, runs: Iterable[str], rules: HealthRules, who: 
 
 
 def by_hand(record: NodeRecord, standing: Standing, who: str, why: str, now: float, apply: bool = True) -> NodeRecord:
-    """After a person decided. Raises ValueError for a standing that only a process gives."""
+    """The next record after a person's decision. Raises ValueError for a status that a person cannot set."""
     if standing is Standing.RELEASED:
         return replace(_released(record, who, why, now), by_hand=True, applied=apply)
     if standing not in (Standing.QUARANTINED, Standing.REPAIR):
@@ -126,7 +129,7 @@ def by_hand(record: NodeRecord, standing: Standing, who: str, why: str, now: flo
 
 
 def _released(record: NodeRecord, who: str, why: str, now: float) -> NodeRecord:
-    """What spoke against the node is answered, and its probation begins."""
+    """The record of a released node: its evidence no longer counts, and its probation begins."""
     answered = (*record.answered, *record.evidence)
     return _next(replace(record, evidence=(), answered=answered, clean=()), Standing.RELEASED, who, why, now)
 
@@ -146,14 +149,14 @@ def _next(record: NodeRecord, standing: Standing, who: str, why: str, now: float
 
 
 def _is_enough(evidence: Iterable[Evidence], rules: HealthRules, on_probation: bool) -> bool:
-    """Whether this puts the node into quarantine; on probation, anything that counts does."""
+    """Whether the evidence is sufficient for quarantine. On probation, one piece of evidence that counts is."""
     counting = _counts(evidence, rules)
     severe = any(piece.weight is Weight.SEVERE for piece in counting)
     return severe or len(counting) >= (1 if on_probation else rules.incidents)
 
 
 def _counts(evidence: Iterable[Evidence], rules: HealthRules) -> list[Evidence]:
-    """What counts against the machine: a program's fault only where several trainings had the same one."""
+    """The evidence that counts. A fault that a program may cause counts only if several trainings had it."""
     pieces = list(evidence)
     trainings: dict[str, set[str]] = {}
     for piece in pieces:
@@ -166,7 +169,7 @@ def _counts(evidence: Iterable[Evidence], rules: HealthRules) -> list[Evidence]:
 
 
 def _refusal(node: str, around: Surroundings, rules: HealthRules) -> str:
-    """Why a guard keeps the node in service; empty where none does."""
+    """Why a guard keeps the node in service, or ""."""
     if around.is_exempt:
         return "it is exempt"
     others = [other for other in around.out_of_service if other != node]

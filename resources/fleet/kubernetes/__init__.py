@@ -1,1 +1,1 @@
-"""The fleet of a cluster: the health of its nodes, and how a person cordons one."""
+"""The fleet of a Kubernetes cluster: the health of its nodes, and how to cordon them."""

@@ -1,9 +1,8 @@
-"""Cordon: the one way in which Slipway takes a node out of service, or back into it.
+"""Cordon: the only way in which Slipway takes a node of a cluster out of service or back into service.
 
-A person decides to cordon, or the door of `slipway.resources.fleet.health` where the platform's settings let it
-(`compute.quarantine.apply`). Without `apply` nothing changes, and the act only says what would happen. Each act is
-recorded in the durable tier before it is done, and on the node with who did it and why.
-`slipway nodes cordon NODE --why WORDS` is the command.
+A person decides to cordon a node (`slipway nodes cordon NODE --why WORDS`), or `slipway.resources.fleet.health` does,
+if the platform's settings allow it (`compute.quarantine.apply`). Without `apply` nothing changes, and the act only says
+what would happen. Each act is recorded on the durable tier before it is done, and on the node, with who did it and why.
 """
 
 import time
@@ -18,18 +17,18 @@ from slipway.trainer.base import atomic, codec, lock, parsing
 
 FORMAT = "slipway.cordon/1"
 CORDONED = "slipway/cordoned"
-"""Annotation of a node that Slipway cordoned: who, why and when, as JSON."""
+"""The annotation of a node that Slipway cordoned: who, why and when, as JSON."""
 EXEMPT = "slipway/cordon"
-"""Label of a node that Slipway must not cordon; its value is `never`."""
+"""The label of a node that Slipway must not cordon; its value is `never`."""
 SHARE = 0.1
-"""The largest share of the fleet's nodes that may be cordoned at once, by Slipway or others; one node always may."""
+"""The largest share of the fleet's nodes that may be cordoned at the same time, by anybody; one node always may."""
 FOLDER = "cordons"
-"""The folder in the durable tier: a file for each act, create-only."""
+"""The folder on the durable tier with a create-only file for each act."""
 
 
 @dataclass(frozen=True)
 class Act:
-    """A change to a node; with `applied` false, the change that would be made."""
+    """A change to a node; if `applied` is False, the change that would be made."""
 
     verb: Literal["cordon", "uncordon"]
     node: str
@@ -46,16 +45,16 @@ class Act:
 
 @dataclass(frozen=True)
 class Cordon:
-    """Cordons the nodes of one fleet: those with these labels."""
+    """Cordons the nodes of one fleet, which are the nodes with these labels."""
 
     cluster: ClusterWriter
     labels: dict[str, str]
     durable: Path
 
     def cordon(self, node: str, who: str, why: str, apply: bool = False) -> Act:
-        """Keep new work away from the node; what runs there goes on.
+        """Keep new work away from the node; running work goes on.
 
-        Raises ValueError when that is impossible or not allowed, with nothing changed; Unavailable.
+        Raises ValueError, before anything has changed, if that is impossible or not allowed, and Unavailable.
         """
         act = Act("cordon", node, who, why, time.time(), apply)
         with lock.exclusive(self.durable / FOLDER):
@@ -66,23 +65,23 @@ class Cordon:
             return self._do(act, node_object, unschedulable=True, note=note)
 
     def uncordon(self, node: str, who: str, why: str, apply: bool = False) -> Act:
-        """Let new work come to a node that Slipway cordoned. Raises the same as `cordon`."""
+        """Allow new work on a node that Slipway cordoned. Raises as `cordon`."""
         act = Act("uncordon", node, who, why, time.time(), apply)
         with lock.exclusive(self.durable / FOLDER):
             node_object = _node_object(self._nodes(), node)
             if not node_object["spec"].get("unschedulable"):
-                raise ValueError(f"node {node}: found it not cordoned, expected a cordoned node")
+                raise ValueError(f"node {node}: found an uncordoned node, expected a cordoned one")
             if CORDONED not in _annotations(node_object):
-                raise ValueError(f"node {node}: it was not cordoned by Slipway; kubectl uncordon {node} takes it back")
+                raise ValueError(f"node {node}: Slipway has not cordoned it; use kubectl uncordon {node}")
             return self._do(act, node_object, unschedulable=None, note=None)
 
     def is_exempt(self, node: str) -> bool:
-        """Whether the node's label keeps it from being cordoned. Raises Unavailable."""
+        """Whether the node's label forbids cordoning it. Raises Unavailable."""
         node_object = self._nodes().get(node)
         return node_object is not None and node_object["metadata"].get("labels", {}).get(EXEMPT) == "never"
 
     def _do(self, act: Act, node_object: KubernetesObject, unschedulable: bool | None, note: str | None) -> Act:
-        """Record the act and change the node as it was found; when that fails, record the failure."""
+        """Record the act and change the node, unless it has changed meanwhile; record a failure."""
         if not act.applied:
             return act
         change = {
@@ -102,27 +101,29 @@ class Cordon:
 
     def _record(self, act: Act, error: str) -> None:
         when = datetime.fromtimestamp(act.at, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        record = {**codec.plain(act), **({"error": error} if error else {})}
+        record = dict(codec.plain(act))
+        if error:
+            record["error"] = error
         path = self.durable / FOLDER / f"{when}-{act.node}.json"
         if not codec.create_only(path, record, FORMAT):
-            raise ValueError(f"{path}: found a record of the same moment; nothing was done, try again")
+            raise ValueError(f"{path}: found a record of the same time; nothing was done, try again")
 
     def _nodes(self) -> dict[str, KubernetesObject]:
         return {node["metadata"]["name"]: node for node in self.cluster.list(NODES, self.labels)}
 
 
 def limit(nodes: int) -> int:
-    """How many of a fleet's `nodes` may be cordoned at once."""
+    """How many of a fleet's `nodes` may be cordoned at the same time."""
     return max(1, int(nodes * SHARE))
 
 
 def _must_be_allowed(node: KubernetesObject, fleet: list[KubernetesObject]) -> None:
-    """Raise ValueError unless the node may be cordoned now."""
+    """Raises ValueError unless the node may be cordoned now."""
     name = node["metadata"]["name"]
     if node["spec"].get("unschedulable"):
         raise ValueError(f"node {name}: it is cordoned already{_by_whom(node)}")
     if node["metadata"].get("labels", {}).get(EXEMPT) == "never":
-        raise ValueError(f"node {name}: its label {EXEMPT}=never keeps it from being cordoned")
+        raise ValueError(f"node {name}: its label {EXEMPT}=never forbids cordoning it")
     cordoned = [other["metadata"]["name"] for other in fleet if other["spec"].get("unschedulable")]
     if len(cordoned) >= limit(len(fleet)):
         raise ValueError(
@@ -144,7 +145,7 @@ def _by_whom(node: KubernetesObject) -> str:
     try:
         author = parsing.value(note)
         return f", by {author['who']}: {author['why']}"
-    except (ValueError, KeyError, TypeError):  # anybody who may change nodes may have written it
+    except (ValueError, KeyError, TypeError):  # another client may have written the annotation
         return f", with the note {note[:200]!r}"
 
 

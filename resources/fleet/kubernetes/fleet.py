@@ -1,4 +1,4 @@
-"""The fleet of a cluster: the nodes with the labels of the platform's settings; `node_health` reads their state."""
+"""The fleet of a Kubernetes cluster: the nodes with the labels in the platform's settings, and their state."""
 
 import time
 from collections import defaultdict
@@ -13,9 +13,9 @@ from slipway.resources.kubernetes.cluster import Cluster
 from slipway.resources.kubernetes.objects import EVENTS, NODES, ClusterReader, KubernetesObject
 
 EVENTS_NAMESPACE = "default"
-"""Where Kubernetes keeps the events of objects without a namespace."""
+"""The namespace in which Kubernetes stores the events of objects without a namespace."""
 EVENTS_SECONDS = 2.0
-"""How old events may be: a tick that looks at a hundred trainings asks for them once."""
+"""How long events are cached, so that a tick over a hundred trainings reads them only once."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class KubernetesFleet:
     reader: ClusterReader
     cluster: Cluster
     problems: tuple[str, ...] = node_health.PROBLEMS
-    """The conditions besides Ready that are problems when True."""
+    """The conditions, besides Ready, that are problems if True."""
     clock: Callable[[], float] = time.time
     scheduled: ClassVar = True
     _warnings: Mapping[str, list[KubernetesObject]] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -34,8 +34,8 @@ class KubernetesFleet:
     def nodes(self) -> list[Node]:
         """All nodes by name.
 
-        Raises Unavailable also when no node has the labels, unless an autoscaler may have taken all: a mistake in the
-        settings must not look like a lost fleet.
+        Raises Unavailable also if no node has the labels, since a mistake in the settings must not look like a lost
+        fleet; but not with an autoscaler, which may have removed all nodes.
         """
         node_objects = self.reader.list(NODES, self.cluster.node_selector)
         if not node_objects and not self.cluster.demand_priority:
@@ -45,7 +45,8 @@ class KubernetesFleet:
             )
         now = self.clock()
         if not 0 <= now - self._warned_at <= EVENTS_SECONDS:
-            self._warnings, self._warned_at = self._read_warnings(), now
+            self._warnings = self._read_warnings()
+            self._warned_at = now
         return sorted((self._read(node, now) for node in node_objects), key=lambda node: node.name)
 
     def _read(self, node: KubernetesObject, now: float) -> Node:
@@ -53,7 +54,8 @@ class KubernetesFleet:
 
     @property
     def _rules(self) -> node_health.NodeRules:
-        """Spot nodes belong to the fleet too: the scheduler keeps trainings away whose pods do not tolerate them."""
+        """The rules for nodes. Spot nodes belong to the fleet; the scheduler keeps trainings that do not tolerate them
+        away."""
         tolerations = (*self.cluster.tolerations, *self.cluster.spot_tolerations)
         return node_health.NodeRules(tolerations, self.problems, self.cluster.unreachable_seconds)
 

@@ -1,6 +1,6 @@
-"""Node health: whether a node takes new work and keeps its processes, from its conditions, taints and events. Pure.
+"""Node health: whether a node accepts new work and keeps its processes, from its conditions, taints and events. Pure.
 
-They come from Kubernetes and from the agents that watch GPUs; the node itself is never asked.
+They come from Kubernetes and from the agents that monitor GPUs; nothing here connects to the node itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ from slipway.resources.fleet.protocol import Node
 from slipway.resources.kubernetes.objects import KubernetesObject, time_seconds
 
 PROBLEMS = (
-    # NVSentinel's checks, as it names its conditions (v1.31)
+    # the conditions of NVSentinel's checks (v1.31)
     "GpuAllWatch",
     "GpuDriverWatch",
     "GpuInforomWatch",
@@ -25,7 +25,7 @@ PROBLEMS = (
     "SysLogsGPUFallenOff",
     "SysLogsSXIDError",
     "SysLogsXIDError",
-    # node-problem-detector, its own and as AKS configures it (2026-11)
+    # the conditions of node-problem-detector, its own and those that AKS configures (2026-11)
     "FilesystemCorruptionProblem",
     "GPUMissing",
     "IBLinkFlapping",
@@ -34,40 +34,40 @@ PROBLEMS = (
     "ReadonlyFilesystem",
     "XIDErrors",
 )
-"""Conditions that are problems when True."""
+"""Conditions that are problems if True."""
 ALSO_CONDITIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 ALSO_IN_THE_SPEC = ("node.kubernetes.io/unschedulable",)
 """Taints that repeat a condition or a field of the node."""
 SCHEDULING = ("NoSchedule", "NoExecute")
-"""Effects of taints that keep pods away."""
+"""The effects of taints that keep pods away."""
 
 
 @dataclass(frozen=True)
 class NodeFinding:
-    """One thing that is wrong with a node."""
+    """One problem of a node."""
 
     reason: str
     since: float | None
-    """Seconds since the epoch, None where the cluster does not say."""
+    """Seconds since the epoch; None if unknown."""
     ends_work: bool
-    """Whether the processes there are lost; otherwise only new work is kept away."""
+    """Whether its processes are lost; if False, only new work is kept away."""
     is_of_hardware: bool = False
-    """Whether its hardware is at fault."""
+    """Whether it is a hardware fault."""
 
 
 @dataclass(frozen=True)
 class NodeRules:
-    """What counts against a node, and what does not."""
+    """What counts as a problem of a node."""
 
     tolerations: tuple[Mapping[str, str], ...] = ()
     """The tolerations of trainings' pods."""
     problems: tuple[str, ...] = PROBLEMS
     patience_seconds: float = 30.0
-    """How long a kubelet that answers may report its node as not ready before its pods are given up."""
+    """How long a kubelet may report its node as not ready before its pods count as lost."""
 
 
 def read(node: KubernetesObject, warnings: Iterable[KubernetesObject], rules: NodeRules, now: float) -> Node:
-    """The node at `now`, seconds since the epoch; `warnings` are the Warning events about it."""
+    """The node at `now`, in seconds since the epoch; `warnings` are the Warning events about it."""
     name = node["metadata"]["name"]
     findings = list(_findings(node, warnings, rules, now))
     if not findings:
@@ -82,7 +82,8 @@ def read(node: KubernetesObject, warnings: Iterable[KubernetesObject], rules: No
 def _findings(
     node: KubernetesObject, warnings: Iterable[KubernetesObject], rules: NodeRules, now: float
 ) -> Iterator[NodeFinding]:
-    if deleted_at := node["metadata"].get("deletionTimestamp"):
+    deleted_at = node["metadata"].get("deletionTimestamp")
+    if deleted_at:
         yield NodeFinding("it is being deleted", time_seconds(deleted_at), ends_work=True)
     conditions = {condition["type"]: condition for condition in node.get("status", {}).get("conditions") or ()}
     ready = conditions.get("Ready", {"status": "Unknown"})
@@ -97,7 +98,8 @@ def _findings(
 
 
 def _unready(ready: Mapping[str, Any], patience: float, now: float) -> Iterator[NodeFinding]:
-    """Unknown is a kubelet that the cluster has waited for in vain; one that says False is given some time."""
+    """The finding of a node that is not ready. With Unknown, the cluster has already waited for the kubelet; with
+    False, the node gets `patience` seconds."""
     if ready["status"] == "True":
         return
     since = _since(ready)
@@ -106,7 +108,7 @@ def _unready(ready: Mapping[str, Any], patience: float, now: float) -> Iterator[
 
 
 def _problem(condition: Mapping[str, Any]) -> Iterator[NodeFinding]:
-    """A condition that says that an application failed by its own fault is no reason against the node."""
+    """The finding of a condition, unless its message only reports a fault of an application."""
     message = condition.get("message", "")
     if condition["status"] == "True" and (not xid.codes(message) or xid.machine_codes(message)):
         yield NodeFinding(
@@ -115,7 +117,7 @@ def _problem(condition: Mapping[str, Any]) -> Iterator[NodeFinding]:
 
 
 def _xids(warnings: Iterable[KubernetesObject], ready_since: float | None) -> Iterator[NodeFinding]:
-    """Errors of the machine since it last became ready: a reboot has cleared those before."""
+    """The machine's errors since it last became ready; a reboot has cleared earlier ones."""
     for event in warnings:
         at = _last_seen(event)
         codes = xid.machine_codes(event.get("message", ""))
@@ -139,7 +141,8 @@ def _taints(node: KubernetesObject, tolerations: Iterable[Mapping[str, str]]) ->
 
 
 def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
-    """By Kubernetes' rules: a missing key or effect matches all of them, and Exists matches any value."""
+    """Whether a toleration matches a taint. As in Kubernetes, a missing key or effect matches all, and Exists matches
+    any value."""
     if toleration.get("effect") not in (None, "", taint["effect"]):
         return False
     exists = toleration.get("operator", "Equal") == "Exists"

@@ -1,4 +1,4 @@
-"""Xids: the codes of errors that NVIDIA's driver reports, and which of them mean a fault of the machine. Data.
+"""Xids: the error codes of NVIDIA's driver, and which of them mean a fault of the machine. Data.
 
 Source: the immediate actions ("resolution bucket") of NVIDIA's Xid catalog for A100 and later,
 docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of 2025-10-29.
@@ -22,7 +22,7 @@ ACTIONS: Mapping[str, str] = {
     "CHECK_UVM": "159",
     "XID_154": "154",
 }
-"""The codes by the first action that the catalog demands."""
+"""The codes by the first action in the catalogue."""
 MACHINE_ACTIONS = (
     "RESET_GPU",
     "WORKFLOW_XID_48",
@@ -31,19 +31,19 @@ MACHINE_ACTIONS = (
     "RESTART_VM",
     "CHECK_MECHANICALS",
 )
-"""The actions that the machine needs before an application can run again. The action of 94 is not among them: that
-memory error is contained, and only the application must start again."""
+"""The actions that the machine needs before an application can run again. The action of code 94 is not one of them:
+that memory error is contained, and only the application must be restarted."""
 _CODE = re.compile(r"\bXid(?: \([^)]*\))?\W{0,3}(\d{1,3})\b|\bErrorCode:(\d{1,3})\b", re.IGNORECASE)
 _RECOVERY = re.compile(r"recovery action changed from \S+ \(.*?\) to \S+ \((.*?)\)", re.IGNORECASE)
 
 
 def codes(message: str) -> list[int]:
-    """The codes in a message of the kernel's log (`NVRM: Xid (PCI:0000:3b:00): 79, …`) or of a health agent."""
+    """The codes in a message of the kernel log (`NVRM: Xid (PCI:0000:3b:00): 79, …`) or of a health agent."""
     return [int(first or second) for first, second in _CODE.findall(message)]
 
 
 def action(code: int) -> str:
-    """The first action that the catalog demands; empty for a code that it lacks, or that only older GPUs have."""
+    """The first action in the catalogue; "" for an unknown code, or one that only older GPUs have."""
     return _ACTION_OF.get(code, "")
 
 
@@ -53,13 +53,13 @@ def machine_codes(message: str) -> list[int]:
 
 
 def _wants_recovery(code: int, message: str) -> bool:
-    """154 reports the action that the driver itself now demands."""
+    """Whether code 154 reports that the driver requires a recovery action."""
     match = _RECOVERY.search(message)
     return code == 154 and match is not None and match[1].lower() != "none"
 
 
 def _codes_of(text: str) -> list[int]:
-    """The codes of a row of the catalog."""
+    """The codes in a row of the catalogue."""
     bounds = [[int(bound) for bound in word.split("-")] for word in text.split()]
     return [code for bound in bounds for code in range(bound[0], bound[-1] + 1)]
 

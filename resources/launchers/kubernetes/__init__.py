@@ -1,1 +1,1 @@
-"""The launcher of a cluster: jobs as Kubernetes objects, of one of several kinds."""
+"""The Kubernetes launcher: jobs as Kubernetes objects of one of several kinds of workload."""

@@ -1,6 +1,6 @@
-"""Which kinds of object Slipway reads and writes for its jobs, derived from the kinds of workload. Pure.
+"""Access rights: the kinds of objects that Slipway reads and writes for its jobs, from the kinds of workload. Pure.
 
-The mirror holds what `mirrored_kinds` lists, and the chart's role for launchers has the `rights`.
+The mirror holds the `mirrored_kinds`, and the chart's role for launchers has the `rights`.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ def created_kinds(kinds: Kinds = ALL) -> tuple[Resource, ...]:
 
 
 def mirrored_kinds(kinds: Kinds = ALL) -> dict[Resource, str]:
-    """What a mirror holds, since sensors read it in every tick: each kind with the label of the objects that matter."""
+    """The kinds of objects in the mirror, which sensors read in every tick, each with the label of relevant objects."""
     return {
         CONFIG_MAPS: JOB,
         PODS: JOB,
@@ -44,12 +44,14 @@ def mirrored_kinds(kinds: Kinds = ALL) -> dict[Resource, str]:
 
 
 def rights(kinds: Kinds = ALL) -> list[dict[str, Any]]:
-    """The rules of the role that submits, watches and stops jobs, as a Role holds them."""
+    """The rules of the Role that may submit, watch and stop jobs."""
+    created = [
+        _rule(resource, *MAKE, "patch") if resource == SERVICES else _rule(resource, *MAKE)  # for model servers
+        for resource in created_kinds(kinds)
+    ]
     return [
         _rule(CONFIG_MAPS, *MAKE, "patch"),
-        *(
-            _rule(resource, *MAKE, *(["patch"] if resource == SERVICES else [])) for resource in created_kinds(kinds)
-        ),  # what serves has some
+        *created,
         _rule(PODS, *MAKE),
         {**_rule(PODS, "get"), "resources": [f"{PODS.plural}/log"]},
         _rule(EVENTS, "list", "watch"),

@@ -1,10 +1,9 @@
-"""Node demand: pending pods that show a cluster autoscaler how many nodes a training waits for.
+"""Node demand: placeholder pods that show a cluster autoscaler how many nodes a training waits for.
 
-A training is claimed on nodes that are there, so that before it has enough of them nothing of it is in the cluster, and
-an autoscaler, which adds nodes for pods that fit nowhere, would never add one. The placeholders ask for what the
-training's pods will ask for, one on a node, and do nothing. They are removed once the training has its nodes; where
-that is late, its pods take their place by priority. The state is in the Jobs: any process brings them to what is
-lacking.
+A training is claimed only on existing nodes. Until it has enough of them, it has no pods in the cluster, so an
+autoscaler, which adds nodes for pods that fit nowhere, would never add one. The placeholders request the resources of
+the training's pods, one per node, and do nothing. They are removed once the training has its nodes; if that happens
+late, the training's pods pre-empt them. The state is in the Jobs, so any process can adjust them.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,11 +17,13 @@ from slipway.resources.launchers.kubernetes import names, placement, pods
 from slipway.resources.launchers.kubernetes.node_shortage import Lack
 
 DEMAND = "slipway/demand"
-"""Label of the placeholders: the training, as a label's value."""
-KIND, NODES = "slipway/kind", "nodes"
-"""Label of all these Jobs, and its value."""
+"""The label of placeholders with their training."""
+KIND = "slipway/kind"
+"""The label of all these Jobs."""
+NODES = "nodes"
+"""The value of that label."""
 TRIES = 1_000_000
-"""Placeholders that were pre-empted are made again for as long as nodes are lacking."""
+"""The back-off limit: pre-empted placeholders are created again for as long as nodes are missing."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class NodeDemand:
     cluster: Cluster
 
     def bring_to(self, lacks: Mapping[str, Lack], unknown: Collection[str] = ()) -> None:
-        """Have placeholders for these trainings and for no others; those of `unknown` stay as they are.
+        """Create placeholders for these trainings and delete all others, except those of `unknown` trainings.
 
-        Raises Unavailable, and ValueError for a section that does not fit the cluster's.
+        Raises Unavailable, and ValueError for a recipe section that does not fit the cluster.
         """
         there = {
             placeholder["metadata"]["annotations"][NAME]: placeholder
@@ -82,7 +83,7 @@ def _pod(labels: Mapping[str, str], cluster: Cluster) -> KubernetesObject:
 
 
 def _container(cluster: Cluster) -> KubernetesObject:
-    """A new node pulls the trainer's image for it, which the training then finds there."""
+    """A container of the trainer's image, so that a new node has pulled the image when the training starts."""
     return {
         "name": "placeholder",
         "image": cluster.image,

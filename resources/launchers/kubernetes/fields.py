@@ -1,6 +1,6 @@
-"""The fields of a pod template, checked against the Kubernetes client's own models: a cluster drops unknown fields.
+"""Template fields: check a pod template against the Kubernetes client's models, since a cluster drops unknown fields.
 
-Imported only where there is a patch to check: the models take a second to load.
+Imported only to check a patch, because the models take a second to load.
 """
 
 import functools
@@ -10,7 +10,7 @@ from typing import Any
 from kubernetes.client import Configuration, models
 
 QUANTITIES = ("limits", "requests", "overhead")
-"""Mappings whose values are amounts, which may be written as numbers."""
+"""Mappings whose values are quantities, which may be written as numbers."""
 PLAIN: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "str": (str, "text"),
     "quantity": ((str, int, float), "an amount"),
@@ -22,7 +22,7 @@ PLAIN: Mapping[str, tuple[type | tuple[type, ...], str]] = {
 
 
 def problems_of_template(template: Mapping[str, Any], where: str) -> list[str]:
-    """What is wrong with the pod template, one message for each field; `where` it stands begins each message."""
+    """The problems of a pod template, one message per field; each message begins with `where`."""
     return list(_problems(template, "V1PodTemplateSpec", where))
 
 
@@ -62,7 +62,7 @@ def _problems_of_fields(value: Mapping[str, Any], model: Any, where: str) -> Ite
 
 @functools.cache
 def _required(model: Any) -> tuple[str, ...]:
-    """The fields that a model requires: it refuses None in them."""
+    """The required fields of a model, which reject None."""
     unchecked = Configuration()
     unchecked.client_side_validation = False
     blank = model(local_vars_configuration=unchecked)

@@ -1,7 +1,7 @@
-"""The launcher on Kubernetes: an order, which is the job object, and a workload of some kind that runs the job.
+"""The Kubernetes launcher: each job has an order (the job object) and a workload that runs the job.
 
-All state is in these objects: any process reads the same. When a mirror says that a job has ended or is missing, the
-API server is asked before that counts.
+All state is in these objects, so every process reads the same. If a mirror shows that a job has ended or is missing,
+the launcher confirms it with the API server.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ from slipway.resources.launchers.protocol import DoesNotFit, Job, JobState, Stat
 from slipway.resources.steps import misfit
 
 LOG_READERS = 8
-"""How many pods' logs are read at a time."""
+"""The number of pod logs that are read in parallel."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class KubernetesLauncher:
     cluster: Cluster
     workload: Workload
     mirror: ClusterReader | None = None
-    """What `poll` reads first; without a mirror it asks the API server each time."""
+    """`poll` reads the mirror first; without it, it asks the API server each time."""
 
     def submit(self, job: Job) -> None:
-        """Start the job, or adopt the one of that name; after a crash in between, the next submit completes the job."""
+        """Start the job, or adopt the job with its name. After a crash in between, the next call completes the job."""
         document.must_be_a_name(job.name)
         cluster = self.cluster.with_recipe(job.kubernetes)
         name = names.object_name(job.name)
@@ -64,30 +64,32 @@ class KubernetesLauncher:
                 self._create(part, order)
         except (RefusedRequest, PlatformFault):
             if is_new:
-                with contextlib.suppress(Unavailable):  # what was refused first is told; the order may stay
+                with contextlib.suppress(Unavailable):  # report the rejection; the order may stay
                     self.client.delete(CONFIG_MAPS, order.name, order.uid)
             raise
         self._stop_if_cancelled(job.name)
 
     def poll(self, name: str) -> Status:
-        """Where the job stands."""
-        status_read = self._status(name, self._reader)
-        return status_read if self.mirror is None or status_read.state.live else self._status(name, self.client)
+        """The status of the job. Raises Unavailable."""
+        job_status = self._status(name, self._reader)
+        if self.mirror is not None and not job_status.state.live:
+            return self._status(name, self.client)
+        return job_status
 
     def cancel(self, name: str, grace_seconds: float) -> None:
-        """Ask the job to stop. A repeated call deletes what appeared in between, and does not prolong the grace."""
+        """Ask the job to stop. A repeated call deletes new pods, but does not prolong the grace period."""
         order = self._order(name, self.client)
         if order is None or self._status(name, self.client).state.terminal:
             return
         if order.cancellation is None:
             cancellation = Cancellation(time.time(), grace_seconds)
-            # Another process has changed the order, and so cancelled it: nothing else of an order changes.
+            # A conflict means that another process has cancelled the order, since nothing else in an order changes.
             with contextlib.suppress(ObjectConflict):
                 self.client.patch(CONFIG_MAPS, order.name, orders.cancelled(order, cancellation))
         self._stop_if_cancelled(name)
 
     def take_back(self, name: str, nodes: Collection[str]) -> tuple[str, ...]:
-        """Those on which it has a pod again, or for which one waits: the cluster itself replaces pods that died."""
+        """The nodes on which the job has a pod again, or a pod that waits. The cluster itself replaces dead pods."""
         order = self._order(name, self._reader)
         if order is None or self._status(name, self._reader).state is not JobState.RUNNING:
             return ()
@@ -98,17 +100,17 @@ class KubernetesLauncher:
         return (*placed, *others[:unplaced])
 
     def release(self, name: str) -> bool:
-        """Remove a terminal job: the cluster removes all objects of the job with its order."""
+        """Remove a terminal job. With its order, the cluster removes all objects of the job."""
         order = self._order(name, self.client)
         if order is None or not self._status(name, self.client).state.terminal:
             return False
         return self.client.delete(CONFIG_MAPS, order.name, order.uid)
 
     def rest(self) -> None:
-        """Nothing is kept: a pod imports what it needs."""
+        """Do nothing: a cluster has no warm processes."""
 
     def logs(self, name: str, tail_bytes: int = 65_536) -> dict[str, str]:
-        """The end of each node's output, as far as the pod exists and its kubelet answers."""
+        """The end of each node's output, if the pod exists and its kubelet answers."""
         order = self._order(name, self.client)
         if order is None:
             return {}
@@ -123,8 +125,8 @@ class KubernetesLauncher:
         return {node: text.encode()[-tail_bytes:].decode(errors="replace") for node, text in by_node.items()}
 
     def _accepted(self, job: Job, cluster: Cluster) -> tuple[JobOrder, bool]:
-        """The job's order, and whether it is new. Raises ValueError for another job's order, and as
-        `_must_be_possible`."""
+        """The job's order, and whether it is new. Raises ValueError if the order is of another job, and as
+        `_must_be_possible` does."""
         document_of_order = orders.written(names.object_name(job.name), job)
         config_map = self.client.get(CONFIG_MAPS, document_of_order["metadata"]["name"])
         if config_map is None:
@@ -134,15 +136,18 @@ class KubernetesLauncher:
                 return orders.read(created), True
             config_map = self.client.get(CONFIG_MAPS, document_of_order["metadata"]["name"])
         if config_map is None:
-            raise Unavailable(f"job {job.name}: it was removed while it was submitted")
+            raise Unavailable(f"job {job.name}: another process removed it during its submission")
         order = orders.read(config_map)
         document.must_be_the_same(document.of(job), order.job)
         return order, False
 
     def _must_be_possible(self, job: Job, cluster: Cluster) -> None:
-        """Raise PlatformFault for a job that needs a kind, a node or a queue that the cluster does not have now, and
-        ValueError for one that is too large for its nodes."""
-        for resource in (self.workload.resource, *([LOCAL_QUEUES] if cluster.queue else [])):
+        """Raises PlatformFault if the cluster lacks a kind of object, a node or a queue that the job needs, and
+        ValueError if the job is too large for the nodes."""
+        resources = [self.workload.resource]
+        if cluster.queue:
+            resources.append(LOCAL_QUEUES)
+        for resource in resources:
             if not self.client.serves(resource):
                 raise PlatformFault(f"job {job.name}: {answers.missing(resource)}")
         fleet = self._reader.list(NODES, cluster.node_selector)
@@ -153,10 +158,11 @@ class KubernetesLauncher:
                 "fleet, or change compute.cluster.node_selector in the platform's settings"
             )
         document.must_be_possible(job, nodes)
-        if reason := misfit(cluster.requested, fleet):
+        reason = misfit(cluster.requested, fleet)
+        if reason:
             raise DoesNotFit(
-                f"job {job.name}: its pods fit on no node: {reason}; ask for less in placement.kubernetes.resources of "
-                "the recipe, or in compute.cluster.resources of the platform's settings"
+                f"job {job.name}: its pods fit on no node: {reason}; lower placement.kubernetes.resources in the "
+                "recipe, or compute.cluster.resources in the platform's settings"
             )
         if cluster.queue and self.client.get(LOCAL_QUEUES, cluster.queue) is None:
             there = [queue["metadata"]["name"] for queue in self.client.list(LOCAL_QUEUES, {})]
@@ -167,7 +173,7 @@ class KubernetesLauncher:
             )
 
     def _create(self, part: KubernetesObject, order: JobOrder) -> None:
-        """Create an object of the job, unless it is there. Raises Unavailable while an earlier job's is still there."""
+        """Create an object of the job, unless it exists. Raises Unavailable while an earlier job's object exists."""
         resource = NETWORK_POLICIES if part["kind"] == NETWORK_POLICIES.kind else self.workload.resource_of(part)
         if self.client.create(resource, orders.owned(part, order)) is not None:
             return
@@ -178,14 +184,14 @@ class KubernetesLauncher:
     def _stop_if_cancelled(self, name: str) -> None:
         """Delete the pods and the workload of a cancelled job.
 
-        First the pods: with the workload, the garbage collector would delete them with another grace, and a kubelet
-        keeps to the first grace that it gets. Then the workload, and then the pods that it started meanwhile.
+        The pods come first: deleting the workload makes the garbage collector delete them with another grace period,
+        and a kubelet keeps the first one that it gets. Then come the workload and the pods that it started meanwhile.
         """
         order = self._order(name, self.client)
         if order is None or order.cancellation is None:
             return
         self._end_pods(order, order.cancellation)
-        # It ends when the last of the job's pods has left it: the last checkpoint needs it.
+        # The store ends by itself after the last pod, which may still need it for a last checkpoint.
         self.client.delete(PODS, store.name_of(order.name), grace_seconds=order.cancellation.grace_left(time.time()))
         main = self._main(order, self.client)
         if main is not None:
@@ -210,7 +216,7 @@ class KubernetesLauncher:
             raise Unavailable(f"job {name}: {error}") from error
 
     def _main(self, order: JobOrder, reader: ClusterReader) -> KubernetesObject | None:
-        """The main object of the order's workload; None for that of an earlier order, which is being removed."""
+        """The main object of the order's workload; None if it belongs to an earlier order, which is being removed."""
         workload = reader.get(self.workload.resource, order.name)
         return workload if workload is not None and orders.belongs(workload, order) else None
 
@@ -232,8 +238,9 @@ class KubernetesLauncher:
         return job_status
 
     def _wait(self, order: JobOrder, main: KubernetesObject, pods: list[PodFacts], reader: ClusterReader) -> str:
-        """What a pending job waits for; empty where that cannot be found out."""
-        if reason := wait_by_pods(pods):
+        """What a pending job waits for; "" if unknown."""
+        reason = wait_by_pods(pods)
+        if reason:
             return reason
         with contextlib.suppress(Unavailable):
             if QUEUE in main["metadata"].get("labels", {}) and not pods:
@@ -243,7 +250,7 @@ class KubernetesLauncher:
         return ""
 
     def _log(self, pod: KubernetesObject, tail_bytes: int) -> str:
-        """The end of a pod's output; where the log is gone, the part that the pod's status keeps."""
+        """The end of a pod's output; if the log is gone, the part in the pod's status."""
         name = pod["metadata"]["name"]
         try:
             text = self.client.log(name, pod_facts.container_name(pod), tail_bytes)
@@ -257,5 +264,5 @@ def _by_age(pod: KubernetesObject) -> tuple[str, str]:
 
 
 def _is_ready(node: KubernetesObject | None) -> bool:
-    """Whether a node exists, and its kubelet reports that it is ready."""
+    """Whether a node exists and its kubelet reports it as ready."""
     return node is not None and "Ready" in holding_conditions(node)

@@ -1,7 +1,7 @@
-"""Names that Kubernetes accepts, from names that it may refuse: readable, deterministic, and no two the same.
+"""Object names: map any name to one that Kubernetes accepts; readable, deterministic and unique.
 
-A name that fits stays as it is. Another name keeps its fitting characters, followed by `--` and a hash of the whole
-name. A name that contains `--` never counts as fitting: it could be the one that another name is mapped to.
+A valid name stays as it is. An invalid name keeps its valid characters, followed by `--` and a hash of the whole name.
+A name that contains `--` counts as invalid, since another name could be mapped to it.
 """
 
 import base64
@@ -9,7 +9,7 @@ import hashlib
 import re
 
 OBJECT_LENGTH = 40
-"""Less than the limit of 63, since a workload's jobs, pods and services, and hostnames, add to its name."""
+"""Less than the limit of 63, since the names of a workload's jobs, pods, services and hosts add to it."""
 LABEL_LENGTH = 63
 MARK = "--"
 OBJECT = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")

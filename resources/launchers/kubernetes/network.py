@@ -1,8 +1,7 @@
-"""The NetworkPolicy of a job: its pods reach one another on all ports, and no other job's. Pure.
+"""The NetworkPolicy of a job: its pods reach one another on all ports, but not the pods of other jobs. Pure.
 
-Ranks choose their ports themselves, so that no list of ports would do. The namespace denies by default; what all jobs
-may reach besides (DNS, the object store) stands in the chart's own policies, which add to this one. Its owner is the
-job's order: it comes and goes with the job.
+Ranks choose their ports themselves, so the ports cannot be listed. The namespace denies by default; the chart's own
+policies add what all jobs may reach (DNS, the object store). The job's order owns the policy, which is removed with it.
 """
 
 from slipway.resources.kubernetes import objects
@@ -15,7 +14,7 @@ NETWORK_POLICIES = Resource("networking.k8s.io", "v1", "NetworkPolicy", "network
 
 
 def parts(name: str, job: Job, cluster: Cluster) -> list[KubernetesObject]:
-    """The policy of a job, to be created before its pods; none where policies are left to others."""
+    """The policy of a job, to be created before its pods; empty if `network_policy` is off."""
     if not cluster.network_policy:
         return []
     own = {"matchExpressions": [{"key": JOB, "operator": "In", "values": [name, store.name_of(name)]}]}

@@ -1,4 +1,4 @@
-"""Node shortage: the nodes that a training waits for, apart from the client that shows them to a cluster autoscaler."""
+"""Node shortage: the nodes that a training waits for. Importing it does not import the Kubernetes client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Lack:
-    """What a training waits for."""
+    """The nodes that a training waits for."""
 
     nodes: int
-    """How many it would run on."""
+    """The number of nodes that it could use."""
     kubernetes: Mapping[str, object]
-    """Its recipe's section `placement.kubernetes`."""
+    """The section `placement.kubernetes` of its recipe."""

@@ -1,6 +1,6 @@
-"""The job object on Kubernetes, the order: a ConfigMap with the job, and whether it was cancelled. Pure.
+"""The order, which is the job object on Kubernetes: a ConfigMap with the job and its cancellation. Pure.
 
-The order outlives the workload and owns all objects of the job. So a cancelled job stays cancelled whatever a
+The order outlives the workload and owns all objects of the job. So a cancelled job stays cancelled, whatever a
 controller or a queue does, and deleting the order removes everything.
 """
 
@@ -15,8 +15,9 @@ from slipway.resources.launchers.protocol import Job
 from slipway.trainer.base import atomic, parsing
 
 JOB_FILE = "job.json"
-CANCELLED_AT, GRACE_SECONDS = "slipway/cancelled-at", "slipway/grace-seconds"
-"""Annotations of a cancelled order: when, in seconds since the epoch, and the grace of its pods."""
+CANCELLED_AT = "slipway/cancelled-at"
+GRACE_SECONDS = "slipway/grace-seconds"
+"""Annotations of a cancelled order: the time in seconds since the epoch, and the grace period of its pods."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Cancellation:
         return self.at + self.grace_seconds
 
     def grace_left(self, now: float) -> int:
-        """In whole seconds, at least one: with 0 the API server would drop pods that still run."""
+        """In whole seconds, at least one, since with 0 the API server would drop pods that still run."""
         return max(1, math.ceil(self.deadline - now))
 
 
@@ -51,7 +52,7 @@ class JobOrder:
 
 
 def written(name: str, job: Job) -> KubernetesObject:
-    """The order of a job, to be created. Raises ValueError when the job's config is not JSON."""
+    """The order of a job, to be created. Raises ValueError if the job's config is not JSON."""
     job_document = document.of(job)
     files = {JOB_FILE: job_document, pods.CONFIG_FILE: job_document["config"]}
     return {
@@ -64,7 +65,7 @@ def written(name: str, job: Job) -> KubernetesObject:
 
 
 def read(config_map: KubernetesObject) -> JobOrder:
-    """The order in a ConfigMap. Raises ValueError for a ConfigMap that is no order."""
+    """The order in a ConfigMap. Raises ValueError if the ConfigMap is not an order."""
     metadata = config_map["metadata"]
     if JOB_FILE not in config_map.get("data", {}):
         raise ValueError(
@@ -82,13 +83,13 @@ def read(config_map: KubernetesObject) -> JobOrder:
 
 
 def cancelled(order: JobOrder, cancellation: Cancellation) -> KubernetesObject:
-    """The change that cancels the order; the API server refuses it if the order has changed meanwhile."""
+    """The patch that cancels the order. The API server rejects it if the order has changed meanwhile."""
     annotations = {CANCELLED_AT: str(cancellation.at), GRACE_SECONDS: str(cancellation.grace_seconds)}
     return {"metadata": {"resourceVersion": order.version, "annotations": annotations}}
 
 
 def owned(part: KubernetesObject, order: JobOrder) -> KubernetesObject:
-    """An object of the job, owned by the order: it is removed with the order."""
+    """An object of the job, owned by the order, so that it is removed with the order."""
     owner = {
         "apiVersion": CONFIG_MAPS.api_version,
         "kind": CONFIG_MAPS.kind,
@@ -101,7 +102,7 @@ def owned(part: KubernetesObject, order: JobOrder) -> KubernetesObject:
 
 
 def belongs(part: KubernetesObject, order: JobOrder) -> bool:
-    """Whether this order owns an object, and not an earlier order of the same name that is being removed."""
+    """Whether this order owns an object, and not an earlier order with the same name that is being removed."""
     return order.uid in {owner["uid"] for owner in part["metadata"].get("ownerReferences", [])}
 
 

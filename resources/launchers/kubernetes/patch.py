@@ -32,9 +32,9 @@ DIRECTIVE = "$patch"
 
 
 def apply(template: KubernetesObject, patch: Mapping[str, Any], whose: str) -> KubernetesObject:
-    """The template with the patch merged into it; `whose` says in messages where the patch stands.
+    """The template with the patch merged into it; messages begin with `whose`, the location of the patch.
 
-    Raises ValueError that names each field which a pod template does not have, or which a patch must not change.
+    Raises a ValueError that names each field which a pod template does not have, or which a patch must not change.
     """
     if not patch:
         return template
@@ -48,7 +48,7 @@ def apply(template: KubernetesObject, patch: Mapping[str, Any], whose: str) -> K
 
 
 def _problems_for_us(before: KubernetesObject, after: KubernetesObject, whose: str) -> Iterator[str]:
-    """Changes after which the launcher could not find or read the job."""
+    """Problems with changes that would keep the launcher from finding or reading the job."""
     label = before["metadata"]["labels"][JOB]
     if after.get("metadata", {}).get("labels", {}).get(JOB) != label:
         yield f"{whose}.metadata.labels.{JOB}: expected {label!r}: the launcher finds the job's pods by it"
@@ -59,7 +59,7 @@ def _problems_for_us(before: KubernetesObject, after: KubernetesObject, whose: s
 
 
 def _merge(there: Any, patch: Mapping[str, Any], where: str) -> KubernetesObject:
-    """The mapping `there` with `patch` merged into it; a `there` that is no mapping counts as empty."""
+    """The mapping `there` with `patch` merged into it. If `there` is not a mapping, it counts as empty."""
     directive = patch.get(DIRECTIVE, "merge")
     if directive not in ("merge", "replace"):
         raise ValueError(
@@ -82,7 +82,7 @@ def _merge(there: Any, patch: Mapping[str, Any], where: str) -> KubernetesObject
 
 
 def _merge_list(there: Sequence[Any], patch: Sequence[Any], key: str, where: str) -> list[Any]:
-    """Items with the same `key` are merged in place; new items follow."""
+    """The list `there` with `patch` merged into it: items with the same `key` are merged in place; new items follow."""
     merged = {item[key]: item for item in there}
     for index, item in enumerate(patch):
         path = f"{where}[{index}]"

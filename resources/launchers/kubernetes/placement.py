@@ -1,4 +1,4 @@
-"""Where the pods of a job may run, which nodes they prefer, and which taints they tolerate. Pure."""
+"""Placement: where the pods of a job may run, which nodes they prefer, and which taints they tolerate. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,17 +8,18 @@ from slipway.resources.kubernetes.objects import JOB, KubernetesObject
 from slipway.resources.launchers.protocol import Job
 
 HOST = "kubernetes.io/hostname"
-"""The label that names a node; a job with one pod on each node keeps its pods apart by it."""
+"""The label with a node's name, by which a job places at most one pod on each node."""
 KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
-"""Annotation of a pod template: Kueue, which then chooses the nodes, prefers nodes close together."""
+"""The annotation of a pod template with which Kueue chooses nodes that are close together."""
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
-"""Annotations: an autoscaler that makes the fleet smaller, or packs it anew, leaves the node of the pod alone."""
-HOLDS_ITS_DATA, CLOSE_TOGETHER = 100, 50
-"""Weights: to read all shards again costs more than one more hop between nodes."""
+"""Annotations that keep an autoscaler from removing the pod's node when it scales down or consolidates."""
+HOLDS_ITS_DATA = 100
+CLOSE_TOGETHER = 50
+"""Weights of preferences. Staging all shards again costs more than one more network hop between nodes."""
 
 
 def of(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
-    """The fields of the pods' spec that place them."""
+    """The fields of the pod spec that place the pods."""
     apart = job.node_count > 1 and bool(cluster.topology) and cluster.spread == "spread"
     fields = {
         "affinity": _affinity(name, job, cluster),
@@ -67,7 +68,7 @@ def _spread(name: str, topology: str) -> KubernetesObject:
 
 
 def tolerations(cluster: Cluster) -> list[Any]:
-    """The taints that the pods of a job tolerate; those of a node that is gone only for a while."""
+    """The taints that the pods of a job tolerate; those of an unreachable node only for a limited time."""
     gone = [
         {
             "key": f"node.kubernetes.io/{condition}",
@@ -77,5 +78,5 @@ def tolerations(cluster: Cluster) -> list[Any]:
         }
         for condition in ("not-ready", "unreachable")
     ]
-    tolerated = [*cluster.tolerations, *(cluster.spot_tolerations if cluster.spot else ()), *gone]
-    return [dict(taint) for taint in tolerated]
+    spot = cluster.spot_tolerations if cluster.spot else ()
+    return [dict(taint) for taint in (*cluster.tolerations, *spot, *gone)]

@@ -1,4 +1,4 @@
-"""What the status of one pod of a job says. Pure."""
+"""Pod facts: what the status of one pod of a job means. Pure."""
 
 import re
 import signal
@@ -10,13 +10,13 @@ from slipway.resources.launchers.kubernetes.pods import DEFAULT_CONTAINER
 from slipway.trainer.base.processes import ExitCode
 
 INDEX = "batch.kubernetes.io/job-completion-index"
-"""Annotation of a pod of an Indexed Job."""
+"""The annotation with the index of a pod in an Indexed Job."""
 LOSSES = ("DeletionByTaintManager", "DeletionByPodGC", "NodeShutdown", "NodeLost")
-"""The reasons of a disruption that mean the loss of the node, and not only of the pod."""
+"""The reasons of a disruption that mean that the node was lost, and not only the pod."""
 
 LOST = 255
-"""The exit code that containerd gives a container which ended while nothing watched it, as at its node's restart. No
-part of Slipway ends with it."""
+"""The exit code that containerd reports for a container whose end it did not observe, such as after a node's restart.
+No part of Slipway exits with it."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,19 @@ class PodFacts:
     node: str
     """Empty until the pod has a node."""
     index: int = -1
-    """Its number in an Indexed Job; -1 where pods have none."""
+    """Its index in an Indexed Job; -1 if it has none."""
     created: str = ""
-    """When, as Kubernetes writes it: in UTC and in one form, so that texts compare."""
+    """The creation time as Kubernetes writes it: in UTC and always in the same form, so that texts can be compared."""
     started_at: float | None = None
     exit_code: int | None = None
     exit_reason: str = ""
     """Kubernetes' reason for the exit code: Error, OOMKilled."""
     is_over: bool = False
-    """Whether the kubelet has reported that no process of the pod runs any more."""
+    """Whether the kubelet has reported that all processes of the pod have ended."""
     must_end_at: float | None = None
-    """When the grace of a deleted pod is over; None for a pod that is not deleted."""
+    """When the grace period of a deleted pod ends; None for a pod that is not deleted."""
     disruption: str = ""
-    """Kubernetes' reason for taking the pod away: EvictionByEvictionAPI, PreemptionByScheduler."""
+    """Kubernetes' reason for removing the pod, such as EvictionByEvictionAPI or PreemptionByScheduler."""
     message: str = ""
     """Kubernetes' message about the disruption."""
     waits_for: str = ""
@@ -47,18 +47,18 @@ class PodFacts:
 
     @property
     def explanation(self) -> str:
-        """How the pod ended, for a person; empty for a pod that ended well or still runs."""
+        """How the pod ended, for a person; "" for a pod that succeeded or still runs."""
         if self.disruption in LOSSES:
             return f"{self.node} was lost: {self._why}"
         if self.disruption:
-            return f"{self.node or self.name}: its pod was taken away: {self._why}"
+            return f"{self.node or self.name}: its pod was evicted: {self._why}"
         if not self.exit_code:
             return ""
         return f"{self.node} ended with exit code {self.exit_code}{_meaning(self.exit_code, self.exit_reason)}"
 
     @property
     def was_killed(self) -> bool:
-        """Whether a signal killed it or its ranks that did not come with its deletion; SIGTERM asks it to end."""
+        """Whether a signal killed it or its ranks, other than SIGTERM or the signals of its deletion."""
         code = self.exit_code or 0
         killed = (code > 128 and code - 128 != signal.SIGTERM) or code == ExitCode.GIVEN_UP
         return self.must_end_at is None and not self.disruption and killed
@@ -69,7 +69,7 @@ class PodFacts:
 
 
 def current(pods: Iterable[PodFacts]) -> list[PodFacts]:
-    """The pods without those that were replaced: of each index the one that was made last."""
+    """The pods without replaced ones: the newest pod of each index."""
     by_index = {pod.index if pod.index >= 0 else pod.name: pod for pod in sorted(pods, key=lambda pod: pod.created)}
     return sorted(by_index.values(), key=lambda pod: (pod.index, pod.name))
 
@@ -104,18 +104,18 @@ def container_name(pod: KubernetesObject) -> str:
 
 
 def last_output(pod: KubernetesObject) -> str:
-    """The end of a failed container's output, which the pod's status keeps."""
+    """The end of a failed container's output, from the pod's status."""
     message: str = _container(pod).get("terminated", {}).get("message", "")
     return message
 
 
 def _index(text: str) -> int:
-    """The number in an annotation, which whoever may change pods may set to anything."""
+    """The index in an annotation; -1 for any other text, since other clients may change annotations."""
     return int(text) if re.fullmatch(r"\d{1,9}", text, re.ASCII) else -1
 
 
 def _container(pod: KubernetesObject) -> KubernetesObject:
-    """The state of the container that runs the job; empty before it has one."""
+    """The state of the container that runs the job; empty if unknown."""
     name = container_name(pod)
     states = {
         container_status["name"]: container_status.get("state", {})
@@ -125,12 +125,12 @@ def _container(pod: KubernetesObject) -> KubernetesObject:
 
 
 def _disruption(status: KubernetesObject, finished_at: str) -> tuple[str, str]:
-    """The reason and the message of a disruption before the pod had finished; empty texts without one."""
+    """The reason and the message of a disruption before the pod had finished; ("", "") if there was none."""
     for condition in status.get("conditions") or ():
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
             if finished_at and condition.get("lastTransitionTime", "") > finished_at:
                 return "", ""
-            # The kubelet ends pods for several reasons; the pod's own reason says for which.
+            # The kubelet terminates pods for several reasons; the pod's own reason is more precise.
             reason = status.get("reason") if condition.get("reason") == "TerminationByKubelet" else ""
             return reason or condition.get("reason", ""), status.get("message") or condition.get("message", "")
     return status.get("reason", ""), status.get("message", "")
@@ -153,5 +153,5 @@ def _meaning(code: int, reason: str) -> str:
     if reason == "OOMKilled":
         return " (OOMKilled: it needed more memory than its limit)"
     if code == LOST and reason == "Unknown":
-        return " (Unknown: its node was started anew, or the container runtime there)"
+        return " (Unknown: its node or the container runtime there was restarted)"
     return f" ({signal.Signals(code - 128).name})" if code - 128 in set(signal.Signals) else ""

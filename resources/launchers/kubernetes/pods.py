@@ -1,6 +1,6 @@
-"""The pod template of a job: the command of each node, its resources and its user. Pure.
+"""Pod template: the pods of a job with their command, resources and user. Pure.
 
-The pods need no privilege: they pass the Pod Security Standard `restricted`, also with RDMA and the nodes' own NVMe.
+The pods need no privileges: they pass the Pod Security Standard `restricted`, even with RDMA and the nodes' NVMe.
 """
 
 from collections.abc import Mapping
@@ -16,24 +16,26 @@ from slipway.trainer.node.agent import ADDRESS_VARIABLE
 from slipway.trainer.node.process import FILE_VARIABLE
 from slipway.trainer.node.runtime_info import IMAGE
 
-CONFIG, CONFIG_FOLDER, SHARED_MEMORY = "config", "/etc/slipway", "shared-memory"
+CONFIG = "config"
+CONFIG_FOLDER = "/etc/slipway"
+SHARED_MEMORY = "shared-memory"
 CONFIG_FILE = "config.json"
-"""The job's config: a key of the order, and the name of the file in the container."""
+"""The job's config: the key in the order, and the file name in the container."""
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
-"""Annotation: the further networks that Multus attaches a pod to."""
+"""The annotation with the further networks to which Multus attaches a pod."""
 TERMINATION_LOG = "/dev/termination-log"
 """Kubernetes' default path of a container's termination log."""
 
 
 def labels(name: str, job: Job) -> dict[str, str]:
-    """The labels of every object of the job: its name for the launcher, the job's own labels for people and tools."""
+    """The labels of every object of the job: the job's name, for the launcher, and the job's own labels, for people."""
     about = {key if "/" in key else f"slipway/{key}": names.label_value(value) for key, value in job.labels.items()}
     return {**about, JOB: name}
 
 
 def metadata(name: str, job: Job) -> KubernetesObject:
-    """The metadata of an object with the name of the job's objects."""
+    """The metadata of an object of the job."""
     return {"name": name, "labels": labels(name, job), "annotations": {NAME: job.name}}
 
 
@@ -66,7 +68,7 @@ def template(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
 
 
 def command(name: str, job: Job) -> list[str]:
-    """What each pod runs; `name` is that of the job's objects."""
+    """The command of each pod; `name` is the name of the job's objects."""
     return node_command(job, f"{CONFIG_FOLDER}/{CONFIG_FILE}", store.endpoint(name, job), python="python")
 
 
@@ -80,7 +82,7 @@ def _container(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
         "env": _environment(job, cluster),
         "resources": {"requests": cluster.requested, "limits": dict(cluster.resources)},
         "securityContext": _privileges(cluster),
-        # A container that is killed for its memory writes no termination log: the end of its log stands in.
+        # A container that is killed out of memory writes no termination log: use the end of its log instead.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             *({"name": volume, "mountPath": path} for volume, path in mounts.items()),
@@ -90,7 +92,7 @@ def _container(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
 
 
 def _privileges(cluster: Cluster) -> KubernetesObject:
-    """What the container's first process may do."""
+    """The privileges of the container's first process."""
     if cluster.memlock == "node":
         return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     return {
@@ -102,9 +104,9 @@ def _privileges(cluster: Cluster) -> KubernetesObject:
 
 
 def _raising_memlock(cluster: Cluster) -> list[str]:
-    """What comes before the command to raise the limit on locked memory, which lasts, and to give root up, for good.
+    """The command prefix that raises the limit on locked memory, and then permanently drops root.
 
-    A capability does not do instead: Kubernetes has no ambient ones, so that IPC_LOCK never reaches a user's process.
+    The capability IPC_LOCK would not help: without ambient capabilities in Kubernetes, it never reaches a user process.
     """
     if cluster.memlock == "node":
         return []
@@ -114,7 +116,8 @@ def _raising_memlock(cluster: Cluster) -> list[str]:
 
 
 def _environment(job: Job, cluster: Cluster) -> list[KubernetesObject]:
-    """No job can pretend to run on another node: the cluster itself fills in the node's name and the pod's address."""
+    """The environment of the container. The cluster fills in the node's name and the pod's address, so that no job can
+    pretend to run on another node."""
     variables = {
         **rank_environment(job, _cores(cluster.resources), cluster.environment),
         IMAGE: cluster.image,
@@ -128,7 +131,7 @@ def _environment(job: Job, cluster: Cluster) -> list[KubernetesObject]:
 
 
 def _cores(resources: Mapping[str, str]) -> float | None:
-    """The cores of a pod; None where the settings ask for none."""
+    """The number of cores of a pod; None if the settings do not limit them."""
     cpu = resources.get("cpu")
     if cpu is None:
         return None
@@ -136,13 +139,13 @@ def _cores(resources: Mapping[str, str]) -> float | None:
 
 
 def identity(user: int) -> KubernetesObject:
-    """Whose processes the pod's are, without any privilege."""
+    """The security context of a pod: its user, without any privileges."""
     return {
         "runAsNonRoot": True,
         "runAsUser": user,
         "runAsGroup": user,
         "fsGroup": user,
-        # To change the owner of every file of a large volume takes hours.
+        # Changing the owner of every file of a large volume would take hours.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }

@@ -1,4 +1,4 @@
-"""Queues, which admit a job as a whole: Kueue holds it suspended, Volcano waits for its PodGroup. Pure."""
+"""Queues, which admit a whole job: Kueue suspends it until then, Volcano waits for its PodGroup. Pure."""
 
 from slipway.resources.kubernetes import objects
 from slipway.resources.kubernetes.cluster import Cluster
@@ -7,34 +7,35 @@ from slipway.resources.launchers.protocol import Job
 
 LOCAL_QUEUES = Resource("kueue.x-k8s.io", "v1beta2", "LocalQueue", "localqueues", operator="Kueue")
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads", operator="Kueue")
-"""Kueue's own objects, one for each workload that waits in a queue or was admitted."""
+"""Kueue's own objects, one for each workload that is queued or admitted."""
 POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", operator="Volcano")
 QUEUE = "kueue.x-k8s.io/queue-name"
-"""Label of a workload: the LocalQueue in which it waits."""
+"""The label of a workload with its LocalQueue."""
 QUEUED_JOB = "kueue.x-k8s.io/job-uid"
-"""Label of Kueue's object for a workload: the workload's uid."""
+"""The label of Kueue's object with the workload's uid."""
 GROUP = "scheduling.k8s.io/group-name"
-"""Annotation of a pod: its PodGroup."""
+"""The annotation of a pod with its PodGroup."""
 VOLCANO = "volcano"
 
 
 def labels(cluster: Cluster) -> dict[str, str]:
-    """The labels of the workload."""
+    """The labels of the workload for its queue."""
     return {QUEUE: cluster.queue} if cluster.queue else {}
 
 
 def suspension(cluster: Cluster) -> dict[str, bool]:
-    """The field of a workload's spec that Kueue clears: without it, workloads pass the queue while Kueue is away."""
+    """The field of a workload's spec that Kueue clears. Without it, workloads would bypass the queue while Kueue is
+    away."""
     return {"suspend": True} if cluster.queue else {}
 
 
 def pod_annotations(name: str, cluster: Cluster) -> dict[str, str]:
-    """The annotations of the pods."""
+    """The annotations of the pods for Volcano."""
     return {GROUP: name} if cluster.scheduler == VOLCANO else {}
 
 
 def pod_groups(metadata: KubernetesObject, job: Job, cluster: Cluster) -> list[KubernetesObject]:
-    """The PodGroup: Volcano starts no pod until there is room for its least number of pods."""
+    """The PodGroup: Volcano starts no pod before there is room for the minimum number of pods."""
     if cluster.scheduler != VOLCANO:
         return []
     named = {"priorityClassName": cluster.priority, "queue": cluster.volcano_queue}

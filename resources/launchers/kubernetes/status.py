@@ -1,8 +1,8 @@
-"""Where a job stands, from its order, its workload and its pods. Pure.
+"""Job status, from the order, the workload and the pods of a job. Pure.
 
-The workload decides whether and how the job ended; the pods say why and where. A pod on a node that does not answer is
-reported as running for ever: nothing waits for it after its grace. Its processes may still run; the fence keeps them
-from doing harm.
+The workload decides whether and how the job ended; the pods show why and where. Kubernetes reports a pod on a node that
+does not answer as running for ever, so it is ignored after its grace period. Its processes may still run; the fence
+prevents them from doing harm.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ from slipway.trainer.record import causes
 def of(
     order: JobOrder, reading: WorkloadReading | None, pods: Sequence[PodFacts], silent: Collection[str], now: float
 ) -> Status:
-    """The status at `now`, seconds since the epoch; `silent` are those of the pods' nodes that are gone or not ready.
+    """The status at `now`, in seconds since the epoch; `silent` are the pods' nodes that are gone or not ready.
 
-    `waiting` says what a pending job waits for. A pod that was replaced says nothing any more of where the job stands.
+    Replaced pods are ignored.
     """
     pods = pod_facts.current(pods)
     stranded = [pod for pod in pods if is_overdue(pod, now) and pod.node in silent]
@@ -32,7 +32,7 @@ def of(
     if reading is None and not open_pods:
         return Status(JobState.MISSING)
     if reading is None:
-        return _live(order, JobState.RUNNING, "its workload is gone, and its pods are ending", pods, stranded)
+        return _live(order, JobState.RUNNING, "its workload was deleted, and its pods are ending", pods, stranded)
     ending = _ending(reading, pods, stranded, open_pods)
     if ending is not None:
         return _ended(order, ending, reading, pods, stranded)
@@ -42,12 +42,12 @@ def of(
 
 
 def is_overdue(pod: PodFacts, now: float) -> bool:
-    """Whether the pod is still there although its grace is over."""
+    """Whether the pod still exists although its grace period is over."""
     return not pod.is_over and pod.must_end_at is not None and now > pod.must_end_at
 
 
 def wait_by_pods(pods: Iterable[PodFacts]) -> str:
-    """What keeps pods from starting, each reason once."""
+    """The reasons for which pods do not start, each reason once."""
     wait_counts = Counter(pod.waits_for for pod in pods if pod.waits_for)
     return "; ".join(f"{_pods(count)}: {wait}" for wait, count in wait_counts.items())
 
@@ -58,7 +58,8 @@ def wait_by_queue(admissions: Iterable[KubernetesObject]) -> str:
     for admission in admissions:
         for condition in admission.get("status", {}).get("conditions") or ():
             if condition["type"] in ("QuotaReserved", "Admitted") and condition["status"] == "False":
-                reasons.append(f"the queue {admission['spec'].get('queueName', '')} holds it: {condition['message']}")
+                queue = admission["spec"].get("queueName", "")
+                reasons.append(f"the queue {queue} has not admitted it: {condition['message']}")
     return "; ".join(dict.fromkeys(reasons))
 
 
@@ -76,12 +77,14 @@ def wait_by_events(events: Iterable[KubernetesObject], name: str) -> str:
 def _ending(
     reading: WorkloadReading, pods: Sequence[PodFacts], stranded: Sequence[PodFacts], open_pods: Sequence[PodFacts]
 ) -> JobState | None:
-    """How the job ended; None while it may run. Some kinds end before their pods, others wait for stranded pods too."""
+    """How the job ended; None while it may run. Some kinds of workload end before their pods, others wait for stranded
+    pods too."""
     if open_pods or not (stranded or reading.state.terminal):
         return None
-    end = reading.state if reading.state.terminal else reading.ending or JobState.FAILED
     # A process that obeys a SIGTERM exits with 0, although its work is not done.
-    return JobState.FAILED if any(pod.disruption for pod in pods) else end
+    if any(pod.disruption for pod in pods):
+        return JobState.FAILED
+    return reading.state if reading.state.terminal else reading.ending or JobState.FAILED
 
 
 def _cancelled(
@@ -91,7 +94,7 @@ def _cancelled(
     stranded: Sequence[PodFacts],
     open_pods: Sequence[PodFacts],
 ) -> Status:
-    """A cancelled job has ended when its workload, which could start pods, is gone, and then its pods."""
+    """The status of a cancelled job. It has ended once its workload, which could start pods, and its pods are gone."""
     assert order.cancellation
     if open_pods or reading is not None:
         nodes = sorted({pod.node for pod in open_pods if pod.node})
@@ -134,7 +137,7 @@ def _ended(
 
 
 def _explanation(pods: Sequence[PodFacts], stranded: Sequence[PodFacts]) -> str:
-    """Why the job failed, by its pods; pods that were only ended because of others are left out."""
+    """Why the job failed, from its pods. Pods that ended only because of other pods are left out."""
     ended = [pod for pod in pods if pod.explanation and pod not in stranded]
     own = [pod for pod in ended if pod.must_end_at is None or pod.disruption]
     explanations = [pod.explanation for pod in own or ([] if stranded else ended)]
@@ -155,18 +158,20 @@ def _nodes(pods: Iterable[PodFacts]) -> tuple[str, ...]:
 
 
 def _started_at(pods: Iterable[PodFacts], reading: WorkloadReading | None) -> float | None:
-    """When the first pod started; where the pods are gone, when the workload did."""
+    """When the first pod started; if the pods are gone, when the workload started."""
     starts = [pod.started_at for pod in pods if pod.started_at]
-    return min(starts) if starts else reading.started_at if reading else None
+    if starts:
+        return min(starts)
+    return reading.started_at if reading else None
 
 
 def _is_about(subject: str, name: str) -> bool:
-    """Controllers name the objects that they make after the object they make them for."""
+    """Whether an object belongs to the job: controllers derive the names of their objects from the job's name."""
     return subject == name or subject.startswith(f"{name}-")
 
 
 def _when(event: KubernetesObject) -> str:
-    """The time of an event. All times are in UTC and in one form, so they compare as texts."""
+    """The time of an event. All times are in UTC and in the same form, so texts can be compared."""
     return event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or ""
 
 

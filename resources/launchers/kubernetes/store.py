@@ -1,7 +1,7 @@
-"""The rendezvous store of a job: a small pod of its own and a Service that names it, for all kinds of workload. Pure.
+"""The rendezvous store of a job: a small pod of its own and a Service for it, for all kinds of workload. Pure.
 
-The order owns both. The pod is no pod of the job: its label has another value, so that no status, no anti-affinity and
-no Service of the job takes it for one. It prefers nodes outside the fleet, or needs those that the settings name.
+The order owns both. The pod has another value of the job label, so that the job's status, anti-affinity and Service do
+not include it. It prefers nodes outside the fleet, or requires the nodes that the settings select.
 """
 
 from typing import Any
@@ -15,13 +15,13 @@ from slipway.resources.launchers.torchrun import is_supervised
 from slipway.trainer.elastic.rendezvous_store import LEFT_VARIABLE, PORT_VARIABLE
 
 PORT = 29500
-"""Its port."""
 CONTAINER = "store"
-REQUESTS, LIMITS = {"cpu": "100m", "memory": "512Mi"}, {"cpu": "1", "memory": "1Gi"}
-"""It imports torch, which takes 300 MiB and the processor for a moment, and holds some addresses."""
+REQUESTS = {"cpu": "100m", "memory": "512Mi"}
+LIMITS = {"cpu": "1", "memory": "1Gi"}
+"""The resources of the store. It imports torch, which takes 300 MiB and some CPU time, and holds a few addresses."""
 LEFT_SECONDS = 120
-"""How long it waits for supervisors that were killed together: their pods are replaced. They say when they leave for
-good."""
+"""How long the store waits if all supervisors were killed, since their pods are replaced. A supervisor that leaves for
+good tells the store."""
 COPIED_FIELDS = (
     "automountServiceAccountToken",
     "enableServiceLinks",
@@ -29,23 +29,23 @@ COPIED_FIELDS = (
     "securityContext",
     "serviceAccountName",
 )
-"""What it takes over from the pods of the job."""
+"""The fields that it copies from the pods of the job."""
 OUTSIDE_THE_FLEET = 100
-"""Weight of the preference for nodes that no training runs on."""
+"""The weight of the preference for nodes outside the fleet."""
 
 
 def name_of(name: str) -> str:
-    """The name of the store's objects, from that of the job's objects; also its host name."""
+    """The name of the store's objects, and its host name, from the name of the job's objects."""
     return f"{name}-store"
 
 
 def is_needed(job: Job) -> bool:
-    """Whether a job has a store: a lone rank meets no other."""
+    """Whether a job needs a store. A single rank does not."""
     return not job.is_lone
 
 
 def endpoint(name: str, job: Job) -> str:
-    """``HOST:PORT`` at which the ranks of the job meet; a lone rank asks nobody."""
+    """The rendezvous address ``HOST:PORT`` of the job; a placeholder for a single rank."""
     return f"{name_of(name)}:{PORT}" if is_needed(job) else "localhost:0"
 
 
@@ -93,7 +93,7 @@ def _container(job: Job, cluster: Cluster) -> KubernetesObject:
 
 
 def _affinity(cluster: Cluster) -> dict[str, Any]:
-    """Away from the fleet where there are other nodes; a fleet without labels cannot be distinguished from the rest."""
+    """The preference for nodes outside the fleet; empty for a fleet without labels, which cannot be distinguished."""
     if cluster.store_node_selector or not cluster.node_selector:
         return {}
     other_nodes = [

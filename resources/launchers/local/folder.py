@@ -1,8 +1,8 @@
-"""The job object of the local launcher: a folder of facts, each written once, and a lock that shows who lives.
+"""The job object of the local launcher: a folder of records, each written once, and a lock that shows what is alive.
 
-The keeper of a job and its node processes hold the lock until the last of them has died. The lock, and no pid, tells
-whether they live: a pid may be used again, or belong to a zombie. A second lock is the keeper's alone: when it is free
-and the first one is not, the keeper has died and nodes are left.
+The keeper of a job and its node processes hold the lock until the last of them has died. The lock shows whether they
+are alive, and not a pid, which may be reused or belong to a zombie. The keeper alone holds a second lock: if that is
+free and the first is not, the keeper has died and nodes are left.
 """
 
 import contextlib
@@ -24,9 +24,15 @@ from slipway.trainer.base import atomic, codec
 from slipway.trainer.record import causes
 
 FORMAT = "slipway.local-job/1"
-JOB, STARTED, CANCEL, EXIT = "job.json", "started.json", "cancel.json", "exit.json"
-LOST, RESTART_REQUESTS, BACK = "lost", "wanted", "back"
-LOCK, KEEPER_LOCK = "lock", "kept"
+JOB = "job.json"
+STARTED = "started.json"
+CANCEL = "cancel.json"
+EXIT = "exit.json"
+LOST = "lost"
+RESTART_REQUESTS = "wanted"
+BACK = "back"
+LOCK = "lock"
+KEEPER_LOCK = "kept"
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Ending:
     reason: str
     lost_nodes: tuple[str, ...] = ()
     kind: str = ""
-    """Of `slipway.trainer.record.causes`; empty where it is not known."""
+    """The cause, from `slipway.trainer.record.causes`; "" if unknown."""
 
 
 KEEPER_DIED = Ending(JobState.FAILED, "its keeper died", kind=causes.KILLED)
@@ -45,18 +51,18 @@ KEEPER_DIED = Ending(JobState.FAILED, "its keeper died", kind=causes.KILLED)
 
 @dataclass(frozen=True)
 class AcceptedJob:
-    """job.json: the job and its place."""
+    """job.json: the job, its fleet and its nodes."""
 
     job: Mapping[str, Any]
     fleet: str
     node_cores: int
     submitted_at: float
     nodes: tuple[str, ...] = ()
-    """The nodes that the job takes; a file of an earlier revision has none: its job takes all nodes that it names."""
+    """The nodes that the job uses; empty in a file of an earlier revision, whose job uses all nodes that it names."""
 
     @property
     def taken(self) -> tuple[str, ...]:
-        """The nodes that the job takes."""
+        """The nodes that the job uses."""
         return self.nodes or tuple(self.job["nodes"])
 
 
@@ -69,21 +75,21 @@ class StartRecord:
 
 @dataclass(frozen=True)
 class LeftNode:
-    """lost/<node>.json: a node died, and the job goes on without it; `at` is in seconds since the epoch."""
+    """lost/<node>.json: a node has died, and the job goes on without it; `at` is in seconds since the epoch."""
 
     at: float
 
 
 @dataclass(frozen=True)
 class WantedNode:
-    """wanted/<node>.json: a node that died is to be started anew; `at` is in seconds since the epoch."""
+    """wanted/<node>.json: a request to start a dead node again; `at` is in seconds since the epoch."""
 
     at: float
 
 
 @dataclass(frozen=True)
 class ReturnedNode:
-    """back/<node>.json: a node that had died was started anew; `at` is in seconds since the epoch."""
+    """back/<node>.json: a dead node was started again; `at` is in seconds since the epoch."""
 
     at: float
 
@@ -105,7 +111,7 @@ class EndRecord(Ending):
 
 @dataclass(frozen=True)
 class LocalOrder:
-    """What a keeper runs: the job, the folder of its fleet, and the cores of each node."""
+    """The order for a keeper: the job, the folder of its fleet, and the cores of each node."""
 
     job: Job
     fleet: Path
@@ -113,9 +119,9 @@ class LocalOrder:
 
 
 def _least(job: Job, accepted: AcceptedJob) -> int:
-    """How many of its nodes are enough for a job that has begun; 0 where it needs all of them.
+    """The minimum number of nodes for a job that has begun; 0 if it needs all of its nodes.
 
-    Supervisors go on without a node; torchrun would start a job that may have fewer nodes half a minute later.
+    Only supervisors can go on without a node; torchrun would need half a minute to restart with fewer nodes.
     """
     least = min(job.least_nodes, len(accepted.taken))
     return least if is_supervised(job) and least < len(accepted.taken) else 0
@@ -123,28 +129,28 @@ def _least(job: Job, accepted: AcceptedJob) -> int:
 
 @dataclass(frozen=True)
 class JobFolder:
-    """The folder of one job. Its methods raise OSError when the disk fails."""
+    """The folder of one job. Its methods raise OSError if the disk fails."""
 
     path: Path
 
     @staticmethod
     def named(name: str, parent: Path) -> "JobFolder":
-        """The folder of the job called `name`. Raises ValueError for a text that cannot be a name."""
+        """The folder of the job called `name`. Raises ValueError for an invalid name."""
         document.must_be_a_name(name)
         return JobFolder(parent.resolve() / name)
 
     @property
     def config(self) -> Path:
-        """The file that the ranks read."""
+        """The configuration file that the ranks read."""
         return self.path / "config.json"
 
     def log(self, node: str) -> Path:
         return self.path / "logs" / f"{node}.log"
 
     def accept(self, order: LocalOrder, nodes: tuple[str, ...]) -> None:
-        """Write the job object, unless it is there: the order, and the nodes that the job takes.
+        """Write the job object, unless it exists: the order, and the nodes that the job uses.
 
-        Raises ValueError when the job object is another job's.
+        Raises ValueError if the folder belongs to another job.
         """
         job_document = document.of(order.job)
         accepted = AcceptedJob(job_document, str(order.fleet), order.node_cores, time.time(), nodes)
@@ -152,39 +158,39 @@ class JobFolder:
             document.must_be_the_same(job_document, self._accepted().job)
 
     def order(self) -> LocalOrder:
-        """What the keeper runs, on the nodes that the job takes."""
+        """The order for the keeper, with the nodes that the job uses."""
         accepted = self._accepted()
         accepted_job = document.job(accepted.job)
         job = dataclasses.replace(accepted_job, nodes=accepted.taken, size=0, least=_least(accepted_job, accepted))
         return LocalOrder(job, Path(accepted.fleet), accepted.node_cores)
 
     def has_begun(self) -> bool:
-        """Whether the job was started, or ended before that: then no keeper may start it."""
+        """Whether the job was started, or ended before its start. In both cases, no keeper may start it."""
         return (self.path / STARTED).exists() or (self.path / EXIT).exists()
 
     def start(self) -> None:
-        """Record that the keeper is about to start processes; the caller holds the lock."""
+        """Record that the keeper is about to start processes. The caller must hold the lock."""
         atomic.replace(self.config, atomic.readable_json(self._accepted().job["config"]))
         (self.path / "logs").mkdir(exist_ok=True)
         assert codec.create_only(self.path / STARTED, StartRecord(time.time()))
 
     def ask_to_stop(self, grace_seconds: float) -> None:
-        """Ask the keeper to end the job. The first request counts: a later one would prolong the grace."""
+        """Ask the keeper to end the job. Only the first request counts, so that later ones do not prolong the grace."""
         codec.create_only(self.path / CANCEL, CancelRequest(time.time(), grace_seconds))
 
     def stop_deadline(self) -> float | None:
-        """When the grace of a cancelled job is over, seconds since the epoch; None for a job that is not cancelled."""
+        """When the grace period of a cancelled job ends, in seconds since the epoch; None if it is not cancelled."""
         request = codec.read_if_there(self.path / CANCEL, CancelRequest)
         return None if request is None else request.at + request.grace_seconds
 
     def lose(self, node: str) -> None:
-        """Record that a node died and that the job goes on without it."""
+        """Record that a node has died and that the job goes on without it."""
         codec.create_only(self.path / LOST / f"{node}.json", LeftNode(time.time()))
 
     def ask_back(self, nodes: Collection[str]) -> tuple[str, ...]:
-        """Ask the keeper to start those of these nodes anew that died; which of them the job has, or is about to.
+        """Ask the keeper to restart the dead nodes among `nodes`; returns those of `nodes` that the job uses.
 
-        None for a job that needs all its nodes: it has ended with the first that died.
+        Returns none for a job that needs all its nodes, since it has ended with the first dead one.
         """
         accepted = self._accepted()
         if not _least(document.job(accepted.job), accepted):
@@ -196,22 +202,24 @@ class JobFolder:
         return requested
 
     def wanted_back(self) -> list[str]:
-        """The nodes that are to be started anew."""
+        """The nodes to start again."""
         folder = self.path / RESTART_REQUESTS
-        return sorted(path.stem for path in folder.iterdir() if path.suffix == ".json") if folder.is_dir() else []
+        if not folder.is_dir():
+            return []
+        return sorted(path.stem for path in folder.iterdir() if path.suffix == ".json")
 
     def take_back(self, node: str) -> None:
-        """Record that a node was started anew."""
+        """Record that a node was started again."""
         codec.replace(self.path / BACK / f"{node}.json", ReturnedNode(time.time()))
         for kind in (LOST, RESTART_REQUESTS):
             (self.path / kind / f"{node}.json").unlink(missing_ok=True)
 
     def end(self, ending: Ending) -> None:
-        """Record how the job ended, unless that is recorded already."""
+        """Record how the job ended, unless its end is recorded already."""
         codec.create_only(self.path / EXIT, EndRecord(**vars(ending), at=time.time()))
 
     def status(self) -> Status:
-        """Where the job stands. A job whose keeper died is recorded as failed here: nothing can start it again."""
+        """The status of the job. Also records the failure of a job whose keeper has died."""
         accepted = codec.read_if_there(self.path / JOB, AcceptedJob, FORMAT)
         if accepted is None:
             return Status(JobState.MISSING)
@@ -233,38 +241,38 @@ class JobFolder:
         )
 
     def remove(self) -> None:
-        """Remove the folder of a job that has ended; a rename comes first, so that no half of a job is ever seen."""
+        """Remove the folder of an ended job. It is renamed first, so that nobody sees a partial folder."""
         going = self.path.with_name(f".{self.path.name}.{os.getpid()}.removed")
         with contextlib.suppress(FileNotFoundError):  # another process was faster
             self.path.rename(going)
             shutil.rmtree(going)
 
     def lock(self) -> int | None:
-        """Take the right to start and end the job: a descriptor to keep open, or None when another process holds it.
+        """Take the lock with which to start and end the job; returns its descriptor, or None if another process has it.
 
-        Call it only for a job that has not begun: an attempt may keep a keeper from starting.
+        Call it only for a job that has not begun, since an attempt may keep a keeper from starting.
         """
         return self._flock(fcntl.LOCK_EX)
 
     def keep(self) -> None:
-        """Take the keeper's own lock, which is that of this process alone: also a child that is forked has it not."""
+        """Take the keeper's own lock. It belongs to this process only, and forked children do not inherit it."""
         fcntl.lockf(self._opened(KEEPER_LOCK), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def keeper_died(self) -> bool:
-        """Whether nodes of the job are left, and no keeper. One of an earlier revision has no lock of its own."""
+        """Whether nodes of the job are left without a keeper. A keeper of an earlier revision has no own lock."""
         return (self.path / KEEPER_LOCK).exists() and self._is_locked() and not self._is_kept()
 
     def is_locked_by(self, lock: int) -> bool:
-        """Whether `lock` is this folder's lock; it is not when the folder was deleted by hand, even if made anew."""
+        """Whether `lock` is this folder's lock. It is not if the folder was deleted by hand, even if recreated."""
         try:
             return os.path.samestat(os.fstat(lock), (self.path / LOCK).stat())
         except FileNotFoundError:
             return False
 
     def _held_nodes(self, accepted: AcceptedJob, started: StartRecord) -> tuple[str, ...]:
-        """The nodes that a running job has: without those that died, where the rest is enough to go on.
+        """The nodes of a running job, without dead ones if the others are enough to go on.
 
-        A node that died just now has the fleet's mark before the keeper has seen it.
+        A node that has just died is marked in the fleet before the keeper notices it.
         """
         least = _least(document.job(accepted.job), accepted)
         if not least:

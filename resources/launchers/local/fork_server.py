@@ -1,9 +1,9 @@
-"""The fork server: it has imported all that the ranks of a training need, and forks the keepers of short jobs.
+"""The fork server: a process that has imported everything that ranks need, and forks the keepers of short jobs.
 
-``python -m slipway.resources.launchers.local.fork_server ROOM`` reads the folder of a job from each line of its input,
-and answers with the same line after a + once the job has a keeper, and after a - where it cannot start it. Below the
-keeper, the node's process, the supervisor and the rank are forked too, so that nothing is imported again. It ends with
-the process that asks it, or when nobody has asked for a while; what it has forked goes on.
+``python -m slipway.resources.launchers.local.fork_server ROOM`` reads the folder of a job from each line of its input.
+It answers with the same line after a + once the job has a keeper, or after a - if it cannot start the job. The node's
+process, the supervisor and the rank are forked too, so that nothing is imported again. The server ends with the process
+that uses it, or after a time without requests; its jobs go on.
 """
 
 import functools
@@ -27,32 +27,35 @@ from slipway.trainer.config.resolved import Config
 from slipway.trainer.node import process
 
 IDLE_SECONDS = 120.0
-"""It holds some hundred megabytes; where nobody asked for so long, a new one costs next to nothing."""
+"""The time without requests after which the server ends, since it holds some hundred megabytes."""
 
 
 def serve(requests: int, answers: int) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the input ends or `IDLE_SECONDS` have passed."""
     received = b""
-    while select.select([requests], [], [], IDLE_SECONDS)[0] and (piece := os.read(requests, 65_536)):
+    while select.select([requests], [], [], IDLE_SECONDS)[0]:
+        piece = os.read(requests, 65_536)
+        if not piece:
+            return
         *lines, received = (received + piece).split(b"\n")
         for line in lines:
             try:
                 _fork(line.decode(), (requests, answers))
                 sign = b"+"
-            except Exception:  # the job is started without this process
+            except Exception:  # the launcher starts the job without this server
                 traceback.print_exc()
                 sign = b"-"
             os.write(answers, sign + line + b"\n")
 
 
 def _fork(path: str, pipes: tuple[int, ...]) -> None:
-    """Fork the keeper of a job, unless it has begun. Raises OSError, and Invalid for a configuration that is none."""
+    """Fork the keeper of a job, unless it has begun. Raises OSError, and Invalid for an invalid configuration."""
     folder = JobFolder(Path(path))
     config = {name: value for name, value in folder.order().job.config.items() if name != "format"}
     before = dict(os.environ)
     preimport.load(codec.build(Config, config), alone=True)
     os.environ.clear()
-    os.environ.update(before)  # each rank has variables of its own
+    os.environ.update(before)  # undo the variables of this job, since each rank has its own
     lock = folder.lock()
     if lock is None:
         return
@@ -75,7 +78,7 @@ def _keep(folder: JobFolder, lock: int, pipes: tuple[int, ...]) -> int:
 
 
 def _node(command: Sequence[str], environment: Mapping[str, str], log: int, lock: int) -> NodeHandle:
-    """The process of a node; forked, it has the lock as it has all else."""
+    """Fork the process of a node, which inherits the lock."""
     main = functools.partial(process.main, list(command[4:]), _supervisor)
     return Forked(main, command, environment, log, dies_by=signal.SIGHUP)
 
@@ -85,11 +88,12 @@ def _supervisor(command: list[str], folder: str, environment: Mapping[str, str],
 
 
 def main() -> int:
-    requests, answers = os.dup(0), os.dup(1)
+    requests = os.dup(0)
+    answers = os.dup(1)
     os.dup2(2, 1)
     del os.environ[ROOM_VARIABLE]
     forked.show_words((sys.executable, "-P", "-m", SERVER))
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a keeper that has ended leaves nothing behind
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that ended keepers do not become zombies
     serve(requests, answers)
     return 0
 

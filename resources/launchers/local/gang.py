@@ -1,4 +1,4 @@
-"""The processes of one local job: they start together, and when one fails all are ended."""
+"""The gang: the processes of one local job, which start together, and all end if one fails."""
 
 import contextlib
 import functools
@@ -29,11 +29,11 @@ class GangEnd:
     deadline: float
     """Seconds since the epoch."""
     kind: str = ""
-    """Of `slipway.trainer.record.causes`; empty where the nodes say it."""
+    """The cause, from `slipway.trainer.record.causes`; "" if the exit codes of the nodes show it."""
 
 
 class NodeHandle(Protocol):
-    """The process of a node, to the process that started it."""
+    """The process of a node, as its parent process sees it."""
 
     pid: int
 
@@ -43,14 +43,15 @@ class NodeHandle(Protocol):
 
 
 StartNode = Callable[[Sequence[str], Mapping[str, str], int, int], NodeHandle]
-"""Starts the process of a node: its command, its environment, the descriptor of its log, and the lock that it inherits.
+"""Starts the process of a node, from its command, its environment, the descriptor of its log, and the inherited lock.
 
-The kernel sends it SIGHUP when this process dies, and not SIGKILL: it then also ends what left its process group.
+When this process dies, the kernel sends the node process SIGHUP instead of SIGKILL, so that it can also end processes
+outside its process group.
 """
 
 
 def executed(command: Sequence[str], environment: Mapping[str, str], log: int, lock: int) -> NodeHandle:
-    """The process of a node as a new program."""
+    """Start the process of a node as a new program."""
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -63,10 +64,10 @@ def executed(command: Sequence[str], environment: Mapping[str, str], log: int, l
 
 
 class Gang:
-    """One process per node and, with more than one rank, the rendezvous store."""
+    """One process per node and, if there is more than one rank, the rendezvous store."""
 
     def __init__(self, folder: JobFolder, order: LocalOrder, lock: int, start: StartNode = executed) -> None:
-        """Start them all. The nodes inherit `lock`, which stays held until the last of them has died."""
+        """Start all processes. The nodes inherit `lock`, which is held until the last of them has died."""
         self._folder = folder
         self._start = start
         self._order = order
@@ -75,33 +76,33 @@ class Gang:
         self._lock = lock
         self._nodes = {node: self._start_node(node) for node in order.job.nodes}
         self.sent: dict[str, set[int]] = {node: set() for node in order.job.nodes}
-        """The signals that this process sent to each node."""
+        """The signals that this process has sent to each node."""
         self._standstill = Standstill()
         self.dropped_nodes: list[str] = []
-        """The nodes that died, and without which the job goes on."""
+        """The dead nodes without which the job goes on."""
 
     def codes(self) -> dict[str, int | None]:
-        """Each node's exit code; -n when signal n killed it, None while it runs."""
+        """Each node's exit code: -n if signal n killed it, None while it runs."""
         return {node: process.poll() for node, process in self._nodes.items()}
 
     def store_died(self) -> bool:
         return self._store is not None and self._store.poll() is not None
 
     def send(self, number: signal.Signals) -> None:
-        """Send the signal to the nodes that still run."""
+        """Send a signal to all running nodes."""
         for node, process in self._nodes.items():
             if process.poll() is None:
                 self.sent[node].add(number)
                 process.send_signal(number)
 
     def end_stopped(self) -> None:
-        """End the nodes that have stood still for long; they count as dead."""
+        """Kill the nodes that have been stopped for too long; they count as dead."""
         for process in self._nodes.values():
             if process.poll() is None and self._standstill.is_over_long(process.pid):
                 process.send_signal(signal.SIGKILL)
 
     def go_on_without_lost(self) -> list[str]:
-        """Tell the supervisors of the nodes that died since the last call, where enough are left; which ones."""
+        """Tell the supervisors which nodes have died since the last call, if enough are left; returns these nodes."""
         codes = self.codes()
         lost = [node for node, code in codes.items() if code is not None and is_lost(code, self.sent[node])]
         running = [code for code in codes.values() if code is None or code == 0]
@@ -115,7 +116,7 @@ class Gang:
         return new
 
     def bring_back(self, node: str) -> bool:
-        """Start a node anew that died; whether it had, and the job goes on without it."""
+        """Start a dead node again. Returns False if the job does not run without it."""
         if node not in self.dropped_nodes or self._nodes[node].poll() is None:
             return False
         self.dropped_nodes.remove(node)
@@ -151,7 +152,7 @@ class Gang:
 
 
 def is_lost(code: int, sent: Collection[int]) -> bool:
-    """Whether a node process with this exit code died, of no signal that the keeper sent it."""
+    """Whether a node process with this exit code died of a signal that the keeper did not send."""
     return code < 0 and -code not in sent
 
 
@@ -161,31 +162,36 @@ def ending(
     cause: GangEnd | None,
     dropped_nodes: Collection[str] = (),
 ) -> Ending:
-    """How a job with these exit codes ended: by `cause` where there is one, else as its nodes ended.
+    """How a job with these exit codes ended: by `cause` if there is one, else as its nodes ended.
 
-    It had gone on without the nodes in `dropped_nodes`, which are no cause of its end.
+    The nodes in `dropped_nodes` did not cause the end, since the job went on without them.
     """
     lost = tuple(node for node, code in codes.items() if node not in dropped_nodes and is_lost(code, sent[node]))
     explanations = [_explanation(node, code, sent[node]) for node, code in codes.items()]
-    succeeded = cause is None and not any(code for node, code in codes.items() if node not in dropped_nodes)
-    state = cause.state if cause else JobState.SUCCEEDED if succeeded else JobState.FAILED
-    kind = cause.kind if cause else ""
+    state = JobState.SUCCEEDED
+    kind = ""
+    if cause is not None:
+        state = cause.state
+        kind = cause.kind
+        explanations.insert(0, cause.reason)
+    elif any(code for node, code in codes.items() if node not in dropped_nodes):
+        state = JobState.FAILED
     if not kind and state is JobState.FAILED and any(_was_killed(code, sent[node]) for node, code in codes.items()):
         kind = causes.KILLED
-    return Ending(state, "; ".join(filter(None, [cause.reason if cause else "", *explanations])), lost, kind)
+    return Ending(state, "; ".join(filter(None, explanations)), lost, kind)
 
 
 def _was_killed(code: int, sent: Collection[int]) -> bool:
-    """Whether a process of a node was killed by a signal that the keeper did not send; SIGTERM asks it to end."""
+    """Whether a signal killed a process of a node, other than SIGTERM and the signals that the keeper sent."""
     return code > 128 and code - 128 not in {*sent, signal.SIGTERM}
 
 
 def _explanation(node: str, code: int, sent: Collection[int]) -> str:
-    """One node's exit code for a person; empty when the node succeeded or ended because it was asked to."""
+    """One node's exit code for a person; "" if the node succeeded or ended on request."""
     if is_lost(code, sent):
         return f"{node} was lost: {signal.Signals(-code).name}"
     if signal.SIGKILL in sent:
-        return f"{node} was killed when its grace was over"
+        return f"{node} was killed at the end of its grace period"
     if code == 0 or sent:
         return ""
     by_signal = f" ({signal.Signals(code - 128).name})" if code - 128 in set(signal.Signals) else ""
@@ -193,5 +199,5 @@ def _explanation(node: str, code: int, sent: Collection[int]) -> str:
 
 
 def _ends_with_us(by: signal.Signals) -> "functools.partial[None]":
-    """What a child calls between fork and exec so that the kernel sends it `by` when this process dies."""
+    """The function that a child calls between fork and exec, so that it receives `by` when this process dies."""
     return functools.partial(processes.die_with_parent, parent=os.getpid(), by=by)

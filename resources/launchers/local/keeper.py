@@ -1,7 +1,7 @@
 """The keeper of one job: the detached process that starts its nodes, watches them as a gang, and ends them all.
 
-``python -m slipway.resources.launchers.local.keeper FOLDER`` returns as soon as the job has a keeper, this one or
-another. The keeper outlives its submitter and leaves no process behind; when the keeper dies, the nodes die too.
+``python -m slipway.resources.launchers.local.keeper FOLDER`` returns as soon as the job has a keeper, this process or
+another. The keeper outlives its submitter and leaves no process behind; if the keeper dies, the nodes die too.
 """
 
 import os
@@ -20,17 +20,17 @@ from slipway.trainer.record import causes
 
 POLL_SECONDS = 0.2
 GANG_GRACE_SECONDS = 3.0
-"""How long the other nodes may take to end when one has failed."""
+"""How long the other nodes may take to end after one has failed."""
 
 
 def keep(folder: JobFolder, lock: int, start: StartNode = executed) -> None:
-    """Run the job to its end; record the end when no process of the job is left."""
+    """Run the job to its end, and record the end once no process of the job is left."""
     processes.adopt_orphans()
     folder.keep()
     try:
         folder.start()
         end = _watch(folder, lock, start)
-    except Exception as error:  # the job must have a recorded end, whatever went wrong
+    except Exception as error:  # every job must have a recorded end
         traceback.print_exc()
         end = Ending(JobState.FAILED, f"its keeper failed: {error}")
     survivors = processes.kill_descendants()
@@ -41,7 +41,7 @@ def keep(folder: JobFolder, lock: int, start: StartNode = executed) -> None:
 
 
 def _watch(folder: JobFolder, lock: int, start: StartNode) -> Ending:
-    """Start the gang; wait until every node has ended, by itself or because of a cause."""
+    """Start the gang, and wait until every node has ended by itself or was ended."""
     order = folder.order()
     gang = Gang(folder, order, lock, start)
     cause: GangEnd | None = None
@@ -68,7 +68,7 @@ def _watch(folder: JobFolder, lock: int, start: StartNode) -> Ending:
 
 
 def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> GangEnd | None:
-    """Why the nodes that still run should end now; None while they should not."""
+    """Why the running nodes must end now; None if they need not."""
     now = time.time()
     if not folder.is_locked_by(lock):
         return GangEnd(JobState.STOPPED, "its folder was deleted", now)
@@ -83,7 +83,7 @@ def _cause_to_end(folder: JobFolder, lock: int, gang: Gang) -> GangEnd | None:
 
 
 def _reset_signals() -> None:
-    """Heed the signals that the submitter blocks or ignores (nohup, a shell's `&`): the ranks would inherit that."""
+    """Reset signals that the submitter blocks or ignores (nohup, a shell's `&`), since the ranks would inherit that."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
@@ -94,7 +94,7 @@ def main() -> int:
     lock = folder.lock()
     if lock is None or folder.has_begun():
         return 0
-    # The submitter waits for the parent only, and so keeps no child that could become a zombie.
+    # The submitter waits only for the parent, so no child of it can become a zombie.
     if os.fork() > 0:
         os._exit(0)
     _reset_signals()

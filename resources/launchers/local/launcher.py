@@ -22,14 +22,14 @@ class LocalLauncher:
 
     folder: Path
     code: Path
-    """The folder that the ranks import Slipway's packages from."""
+    """The folder from which the ranks import Slipway's packages."""
     fleet: EmbeddedFleet
     warm_starts: WarmStarts = field(default_factory=WarmStarts, compare=False, repr=False)
 
     def submit(self, job: Job) -> None:
-        """Start the job, or adopt the one of that name.
+        """Start the job, or adopt the job with its name.
 
-        A crash in between leaves a pending job, which the next submit of the same job starts.
+        A crash in between leaves a pending job, which the next call for the same job starts.
         """
         folder = JobFolder.named(job.name, self.folder)
         document.must_be_possible(job, self.fleet.names)
@@ -83,7 +83,7 @@ class LocalLauncher:
         return max(1, len(os.sched_getaffinity(0)) // len(self.fleet.names))
 
     def _start_keeper(self, folder: JobFolder) -> None:
-        """Return when the job has a keeper: the one started here, or another that was faster."""
+        """Return once the job has a keeper: the one started here, or another that was faster."""
         name = folder.path.name
         keeper = [overdue.KEEPER, str(folder.path)]
         local_process.start_detached(
@@ -92,14 +92,14 @@ class LocalLauncher:
 
 
 def _chosen(job: Job) -> tuple[str, ...]:
-    """The nodes that the job takes: first those that hold its data."""
+    """The nodes that the job uses; nodes that hold its data come first."""
     by_preference = sorted(job.nodes, key=lambda node: node not in job.prefer)
     taken = by_preference[: job.size or len(by_preference)]
     return tuple(node for node in job.nodes if node in taken)
 
 
 def _end_unstarted(folder: JobFolder) -> None:
-    """End a job that has no keeper; a keeper that is just starting holds the lock and finds the request itself."""
+    """End a job without a keeper. A keeper that is just starting holds the lock, and finds the request itself."""
     lock = folder.lock()
     if lock is None:
         return
@@ -111,7 +111,7 @@ def _end_unstarted(folder: JobFolder) -> None:
 
 
 def _tail(path: Path, size: int) -> str:
-    """The last `size` bytes of a file as text; empty when there is no file yet."""
+    """The last `size` bytes of a file as text; "" if the file does not exist yet."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - size))

@@ -1,6 +1,6 @@
-"""A process of this machine: its environment, and how one starts that outlives whoever starts it.
+"""Local processes: the environment of a process, and starting a process that outlives its parent.
 
-The environment is that of every launcher's, and what only this machine needs.
+The environment consists of the variables of every launcher and those that only the local launcher needs.
 """
 
 import os
@@ -16,17 +16,17 @@ from slipway.resources.launchers.local.folder import LocalOrder
 from slipway.trainer.node.agent import ADDRESS_VARIABLE, INDEX_VARIABLE
 
 START_SECONDS = 60.0
-"""What a process may take until it has forked: the start of Python on a busy machine."""
+"""How long a process may take until it has forked; long enough for Python's start on a busy machine."""
 CONTROL_PLANE_VARIABLE = "SLIPWAY_CONTROL_PLANE"
-"""Marks the processes of the control plane, which end with the control plane; a job's processes do not."""
+"""The variable that marks processes of the control plane, which end with it; processes of jobs do not have it."""
 LOCAL_ADDRESS = "127.0.0.1"
 
 
 def start_detached(module: Sequence[str], log: Path, code: Path, inherited: Mapping[str, str], what: str) -> None:
-    """Run `python -P -m` with a module and its arguments, in the folder of `log`, where its output is appended.
+    """Run `python -P -m` with a module and its arguments in the folder of `log`, and append its output to `log`.
 
-    code: what it imports Slipway's packages from. inherited: the starter's environment. what: names it in messages.
-    Raises Unavailable for a process that hangs, or that ends with an error.
+    code: the folder from which it imports Slipway's packages. inherited: the caller's environment. what: its name in
+    messages. Raises Unavailable if the process hangs or ends with an error.
     """
     with log.open("ab") as output:
         try:
@@ -47,7 +47,7 @@ def start_detached(module: Sequence[str], log: Path, code: Path, inherited: Mapp
 
 
 def keeper_environment(code: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a keeper and its descendants, from the submitter's: `code` comes first on Python's path."""
+    """The environment of a keeper and its descendants, from the submitter's, with `code` first on Python's path."""
     environment = {name: value for name, value in inherited.items() if name != CONTROL_PLANE_VARIABLE}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(code), environment.get("PYTHONPATH")]))
     return environment
@@ -55,7 +55,7 @@ def keeper_environment(code: Path, inherited: Mapping[str, str]) -> dict[str, st
 
 def local_rank_environment(order: LocalOrder, node: str, inherited: Mapping[str, str]) -> dict[str, str]:
     """The environment of one node's processes, from the keeper's."""
-    # The keeper hosts the rendezvous store. A node without an index hosts none, and the store survives every node.
+    # A node without an index does not host the rendezvous store. The keeper does, so the store survives every node.
     without_index = {name: value for name, value in inherited.items() if name != INDEX_VARIABLE}
     return {
         **rank_environment(order.job, order.node_cores, without_index),

@@ -1,9 +1,9 @@
-"""The rendezvous store of one job, in a process of its own: hosted by no node, it survives every node.
+"""The rendezvous store of one job, in a process of its own, so that it survives every node.
 
-``python -m slipway.resources.launchers.local.rendezvous DESCRIPTOR`` serves on a socket that already listens: the nodes
-can start at once, and their connections wait in the socket's queue while this process imports torch. Each line of its
-standard input is the name of a node that is lost for the job, which the supervisors of the others then find in the
-store (`slipway.trainer.elastic.generations`).
+``python -m slipway.resources.launchers.local.rendezvous DESCRIPTOR`` serves on a socket that already listens. So the
+nodes can start at once, and their connections wait in the socket's queue while this process imports torch. Each line of
+its standard input is the name of a lost node; the supervisors of the other nodes find it in the store
+(`slipway.trainer.elastic.generations`).
 """
 
 import signal
@@ -27,5 +27,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    console.explain("slipway.resources.launchers.local.rendezvous", "lets the nodes of an embedded job meet")
+    console.explain("slipway.resources.launchers.local.rendezvous", "serves the rendezvous store of an embedded job")
     main()

@@ -119,7 +119,7 @@ def test_an_incident_that_recovers_now_comes_before_those_that_are_over(night: S
     night.survived("spiking")
     report = report_of(night)
     assert [item.going for item in report.items] == [True, False] and not report.waiting
-    assert [title for title, _ in text.sections(report)] == ["Recovers now", "Dealt with"]
+    assert [title for title, _ in text.sections(report)] == ["Recovering", "Handled by the platform"]
 
 
 def test_a_tier_that_takes_no_copies_any_more_is_red_once_for_all_trainings(night: SeededNight):
@@ -134,7 +134,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_nobody_is_needed_while_an_earlier
     night.damaged_checkpoint("damaged")
     [only] = report_of(night).items
     assert "block 3 differs" in only.what and "on durable" in only.what
-    assert only.done == "it is set aside; the newest whole checkpoint is that of step 50" and not only.needs_person
+    assert only.done == "it is set aside; the newest intact checkpoint is that of step 50" and not only.needs_person
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,12 @@ def test_a_training_that_a_person_paused_and_resumed_was_not_restarted_by_the_pl
     store.want("run", "ada by hand", "resumed")
     go_on(store)
     item = of(report_of(night), "paused")
-    assert (item.cause, item.needs_person) == ("stopped and resumed", False) and "asked to stop" in item.what
+    assert (item.cause, item.needs_person) == ("stopped and resumed", False) and "stopped on request" in item.what
 
 
 def test_a_quiet_night_says_that_nobody_is_needed(night: SeededNight):
     report = report_of(night)
-    assert report.sentence.startswith("nobody is needed; 0 incidents")
+    assert report.sentence.startswith("nothing waits for a person; 0 incidents")
     assert "Nothing happened." in text.digest(report)
     assert 'class="red"' not in page.html(report)
 
@@ -196,7 +196,7 @@ def test_a_quiet_night_says_that_nobody_is_needed(night: SeededNight):
 def test_the_digest_has_each_item_with_its_link_and_what_is_to_be_done(night: SeededNight):
     night.interrupted("broken", causes.CONFIGURATION, "3 heads", goes_on=False)
     digest = text.digest(report_of(night), "https://slipway.example:3000")
-    assert "Waits for a person" in digest and "to do: put right in the recipe" in digest
+    assert "Waiting for a person" in digest and "to do: correct in the recipe" in digest
     assert "https://slipway.example:3000/assets/broken/incident?view=partitions" in digest
 
 

@@ -80,7 +80,7 @@ def test_a_damaged_checkpoint_is_red_when_it_is_the_champion_s_and_no_whole_copy
     commit = night.damaged_checkpoint("damaged")
     champion(night.durable / "models" / "tiny-model", commit.manifest)
     [only] = items(night)
-    assert only.needs_person and only.todo.startswith("it is the champion's")
+    assert only.needs_person and only.todo.startswith("the champion has no intact copy left")
 
 
 def test_links_lead_to_the_keys_and_partitions_of_the_asset_graph():

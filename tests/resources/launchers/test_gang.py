@@ -46,7 +46,7 @@ def test_a_node_that_dies_in_its_grace_by_another_signal_is_lost_too():
 
 
 def test_a_node_killed_after_its_grace_is_not_lost():
-    reason = "cancelled; a was killed when its grace was over"
+    reason = "cancelled; a was killed at the end of its grace period"
     assert ending({"a": -KILL}, {"a": [TERM, KILL]}, CANCELLED) == Ending(JobState.STOPPED, reason)
 
 

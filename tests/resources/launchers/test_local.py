@@ -48,7 +48,7 @@ def test_a_node_that_was_killed_when_its_grace_was_over_is_named(launcher: Local
     launcher.submit(job("clings", "node-0"))
     rank_records.until("clinging")
     launcher.cancel("job-1", grace_seconds=0.5)
-    assert ended(launcher).reason == "cancelled; node-0 was killed when its grace was over"
+    assert ended(launcher).reason == "cancelled; node-0 was killed at the end of its grace period"
 
 
 def keeper_of(marked: Marked) -> int:

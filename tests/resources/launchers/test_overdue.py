@@ -88,7 +88,7 @@ def test_a_keeper_that_hangs_does_not_keep_its_job_from_being_stopped(
     status = ended(launcher)
     assert (status.state, status.reason) == (
         JobState.STOPPED,
-        "cancelled; its keeper did not heed it, and was killed",
+        "cancelled; its keeper did not respond, and was killed",
     )
     marked.until_gone()
 

@@ -101,7 +101,7 @@ def test_an_interrupted_change_of_tracked_runs_is_refused_and_touched_by_nobody(
 
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path):
     (tmp_path / "mlflow.db").write_bytes(b"a note" * 100)
-    with pytest.raises(ValueError, match=r"mlflow\.db: SQLite finds file is not a database"):
+    with pytest.raises(ValueError, match=r"mlflow\.db: SQLite reports file is not a database"):
         mlflow_database.make_ready(tmp_path / "mlflow.db")
 
 

@@ -76,7 +76,7 @@ def test_an_endpoint_that_is_away_gets_everything_later_and_the_other_one_at_onc
         for id in ("first", "second"):
             note(outbox, id)
             [problem] = courier.deliver(settings, 30.0)
-            assert problem.startswith("json in line 3: it did not take the message") and "s3cr3t" not in problem
+            assert problem.startswith("json in line 3: it did not accept the message") and "s3cr3t" not in problem
         assert len(hook.messages) == 2
         with servers.webhook(port) as back:
             until(lambda: courier.deliver(settings, 30.0) == [], "the endpoint to be back")
@@ -96,6 +96,6 @@ def test_a_server_that_refuses_is_reported_with_its_status_and_without_the_addre
         hook.status = 403
         note(outbox, "x")
         first, second = delivered(outbox, settings)
-    assert first == "json in line 2: it did not take the message: its server answered 403"
+    assert first == "json in line 2: it did not accept the message: its server answered 403"
     assert second.startswith("nonsense in line 3: found an address that Apprise does not know")
     assert "s3cr3t" not in "".join([first, second, *capfd.readouterr(), caplog.text])

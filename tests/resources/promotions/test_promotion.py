@@ -88,7 +88,7 @@ def test_a_version_that_passed_against_another_champion_is_judged_again_first(mo
     late = registered(model, "late")
     judge(model, late)
     promoted(model, "early")
-    with pytest.raises(NotJudged, match="version 1 was not compared with the champion of now, version 2"):
+    with pytest.raises(NotJudged, match="version 1 was not compared with the current champion, version 2"):
         model.promote(late, BY, "")
     judge(model, late)
     model.promote(late, BY, "")
@@ -123,7 +123,7 @@ def test_a_model_is_registered_and_found_whatever_quotes_its_name_has(registry: 
 
 
 def test_a_name_that_no_filter_of_mlflow_can_have_is_refused(registry: Registry):
-    with pytest.raises(ValueError, match="expected a text that does not have both"):
+    with pytest.raises(ValueError, match="expected a text without either"):
         registry.numbers("""a'b"c""")
 
 
@@ -219,7 +219,7 @@ def test_a_promotion_waits_for_a_writer_that_hangs_no_longer_than_its_deadline(
     monkeypatch.setattr("slipway.resources.mlflow.registry.WRITER_SECONDS", 0.2)
     with (
         lock.exclusive(model.durable / "models" / MODEL),
-        pytest.raises(Unavailable, match=f"another process has worked on it .* is locked by process {os.getpid()}"),
+        pytest.raises(Unavailable, match=f"another process has been changing it .* is locked by process {os.getpid()}"),
     ):
         model.promote(version, BY, "")
     assert model.promote(version, BY, "").manifest == "a"

@@ -61,7 +61,7 @@ def test_what_cannot_fit_is_refused_with_the_numbers_and_the_remedy() -> None:
     ) as big:
         size.choose_ranks(llama("llama-3.1-405b"), Evaluation(), 1, 8, H200)
     assert "of 8 ranks, each needs" in str(big.value) and "allow more nodes (placement.nodes.max)" in str(big.value)
-    with pytest.raises(ValueError, match=r"take more ranks \(evaluation.ranks\)"):
+    with pytest.raises(ValueError, match=r"use more ranks \(evaluation.ranks\)"):
         size.choose_ranks(llama("llama-3.1-70b"), Evaluation(ranks=1), 1, 8, H200)
 
 

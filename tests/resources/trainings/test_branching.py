@@ -84,7 +84,7 @@ def test_a_training_that_is_no_branch_has_the_id_that_it_always_had():
         ("batch.sequences", 8, "batch.sequences: found 8, expected 4, as it was"),
         ("dataset", "other", "dataset: found 'other', expected no change"),
         ("optimiser.rate", 1, "optimiser.rate: unknown; expected one of "),
-        ("run.steps", 10, "run.steps: found 10, expected more than 10, where it begins"),
+        ("run.steps", 10, "run.steps: found 10, expected more than 10, the step of the checkpoint"),
         ("optimiser.learning_rate", -1, "optimiser.learning_rate: found -1, expected a number above 0"),
     ],
 )
@@ -106,10 +106,10 @@ def test_a_checkpoint_that_is_not_there_is_refused_with_the_nearest_ones(parent:
         branching.commit_at(parent, 12)
     assert branching.commit_at(parent, None).step == 20
     fence.prune(parent.folder, branching.commit_at(parent, 10), "a test")
-    with pytest.raises(ValueError, match=f"{parent.id}@10: found a checkpoint that was removed, as no tier keeps it"):
+    with pytest.raises(ValueError, match=f"{parent.id}@10: found a checkpoint that the retention removed"):
         branching.commit_at(parent, 10)
     fence.set_aside(parent.folder, branching.commit_at(parent, 20), "a bit flipped")
-    with pytest.raises(ValueError, match="found no checkpoint, expected one to begin from"):
+    with pytest.raises(ValueError, match="found no checkpoint, expected one to start from"):
         branching.commit_at(parent, 20)
     assert branching.nearest(range(0, 100, 10), 42) == [30, 40, 50, 60]
 
@@ -177,5 +177,5 @@ def test_a_branch_that_is_wanted_again_holds_it_again_or_says_that_it_is_gone(ro
     assert holds.reasons(parent.folder, name, time.time() + 1e9)
     holds.let_go(parent.folder, name, child.id)
     fence.prune(parent.folder, branching.commit_at(parent, 10), "a test")
-    with pytest.raises(ValueError, match=f"{parent.id}@10 that it begins from was removed"):
+    with pytest.raises(ValueError, match=f"{parent.id}@10 from which it starts was removed"):
         branching.hold_again(root, child)

@@ -30,7 +30,7 @@ def test_an_error_of_the_program_is_tried_as_often_as_the_recipe_says():
 
 
 def test_a_configuration_that_cannot_be_trained_is_given_up_at_once():
-    assert spent(causes.CONFIGURATION, budget=9) == "a failure of class configuration ends the training at once"
+    assert spent(causes.CONFIGURATION, budget=9) == "a failure of class configuration is not retried"
 
 
 def test_a_fault_of_a_machine_is_tried_three_times_as_often():
@@ -58,7 +58,7 @@ def test_a_class_of_a_newer_version_counts_as_one_without_a_word():
 
 def test_a_recipe_may_have_a_training_stopped_at_the_first_end_of_a_class():
     assert spent(causes.HUNG) == ""
-    assert spent(causes.HUNG, hung=causes.STOP).startswith("a failure of class hung ends")
+    assert spent(causes.HUNG, hung=causes.STOP).startswith("a failure of class hung is not retried")
 
 
 def test_a_start_rests_for_longer_and_longer_after_faults_of_machines_in_a_row():

@@ -257,5 +257,5 @@ def test_a_job_offered_to_nodes_that_have_gone_since_is_offered_to_those_that_ca
     store = lab.start_training(kubernetes={"resources": {"nvidia.com/gpu": "9"}})
     advance(lab.control, store, Action.SUBMIT)
     fault = lab.control.fault(store.read(), [Node("node-2", ready=True)])
-    assert fault is not None and fault.cause == "found 0 of the nodes that it may run on ready, expected 1 or more"
+    assert fault is not None and fault.cause == "found 0 ready nodes among those that it may use, expected 1 or more"
     assert fault.disrupted

@@ -85,7 +85,7 @@ def test_a_job_that_waits_for_the_first_time_was_not_pre_empted():
 def test_a_job_that_waits_for_nodes_that_are_not_ready_any_more_is_stranded():
     fault = stranded(Status(JobState.PENDING), ("a", "b"), [READY[0], DEAD, READY[2]], needed=2)
     assert fault == TrainingFault(
-        "found 1 of the nodes that it may run on ready, expected 2 or more", (), disrupted=True, kind=causes.DISRUPTED
+        "found 1 ready nodes among those that it may use, expected 2 or more", (), disrupted=True, kind=causes.DISRUPTED
     )
 
 
@@ -285,7 +285,7 @@ def test_a_process_that_stands_still_has_no_more_time_than_a_step_whatever_it_di
 def test_ranks_that_all_live_and_all_wait_in_an_exchange_have_lost_the_network():
     fault = learned(in_step(0, 12.0), in_step(1, 12.0))
     assert fault is not None and (fault.kind, fault.suspects) == (causes.NETWORK, ())
-    assert fault.cause.endswith("; all ranks live, and all wait in an exchange")
+    assert fault.cause.endswith("; all ranks are alive, and all wait in an exchange")
     silent = learned(in_step(0, 12.0, silent=12.0), in_step(1, 12.0, silent=12.0))
     assert silent is not None and silent.kind == causes.HUNG
     alone = learned(in_step(0, 12.0))

@@ -29,7 +29,7 @@ def test_the_course_of_a_training_is_reported_in_sentences(tmp_path: Path):
     store.want("stop", "ada by hand", "enough")
     lines = lines_of(store)
     assert "ada wants the training to run: the test wants it" in lines
-    assert "it is to run on node-0, node-1: first start" in lines
+    assert "the next start uses node-0, node-1: first start" in lines
     assert "the nodes copy the shards that the steps read" in lines
     assert not [line for line in lines if "validating" in line]
     assert "2 ranks started on cpu" in lines

@@ -41,7 +41,7 @@ def test_what_the_platform_gave_up_waits_for_a_person_also_when_a_persons_own_co
     assert lab.control().advance(store, ADA) is Action.GIVE_UP
     assert state(store) == incident_reports.WAITING
     [report] = incident_reports.of(store, store.read())
-    assert report.action.startswith("the training was given up: a failure of class configuration ends the")
+    assert report.action.startswith("the training failed for good: a failure of class configuration is not")
 
 
 @pytest.mark.parametrize("by", [ADA, "ada, run 0b1c", "run 0b1c"])
@@ -69,7 +69,7 @@ def test_where_no_start_followed_none_is_announced(lab: Lab, by_platform: bool):
     assert before.action == incidents.RESTARTS and before.state == incident_reports.RECOVERING
     store.want("stop", ADA, "it was enough", by_platform=by_platform)
     [after] = incident_reports.of(store, store.read())
-    assert after.action.startswith("the training was given up: " if by_platform else "nothing more: ")
+    assert after.action.startswith("the training failed for good: " if by_platform else "nothing more: ")
 
 
 def hung_and_then_killed_while_it_started(lab: Lab) -> TrainingStore:

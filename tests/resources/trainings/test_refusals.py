@@ -84,7 +84,7 @@ def test_a_training_whose_right_is_revoked_while_its_job_is_replaced_waits_and_g
     assert lab.waits_for(store).startswith("it waits for a person: ") and RULE in lab.waits_for(store)
     report = incident(store)
     assert report.state == incident_reports.WAITING and RULE in report.cause
-    assert report.todo.startswith("give the platform what the cause names") and "by itself" in report.todo
+    assert report.todo.startswith("add to the platform what the cause names") and "the platform retries" in report.todo
     assert "nowhere yet" in incident_reports.post_mortem(store, report)
 
     lab.cluster.allow()

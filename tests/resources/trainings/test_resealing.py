@@ -111,10 +111,10 @@ def test_a_key_that_something_needs_is_named_with_what_needs_it(sealed: Sealed):
     done = sealed.resealed(dry_run=True)
     assert done.needed == {OLD.id: [f"{sealed.store.id}@1 on durable", f"{sealed.store.id}@1 on backup"]}
     assert not list(sealed.root.rglob(RECORD))
-    assert f"key {OLD.id} is needed by 2 copies" in resealing_sentences(done)[-1]
+    assert f"2 copies still need key {OLD.id}" in resealing_sentences(done)[-1]
     sealed.resealed()
     assert resealing_sentences(sealed.resealed(dry_run=True)) == [
-        f"nothing needs another key than {NEW.id}: the lines below it can go"
+        f"all copies use {NEW.id}: you can delete the keys below it in the key file"
     ]
 
 

@@ -62,7 +62,7 @@ def test_before_its_first_start_it_says_what_it_waits_for(tmp_path: Path):
 
 def test_from_the_first_second_it_says_that_its_processes_come_up(tmp_path: Path):
     status = status_of(facts(tmp_path, RUN), fold(0), [Sight(None, RankPlace("starting", 0), 1.0)])
-    assert (status.state, status.summary) == ("starting", "starting: its job is coming up")
+    assert (status.state, status.summary) == ("starting", "starting: its job is starting")
 
 
 def test_staging_is_reported_in_bytes_with_the_time_left(tmp_path: Path):
@@ -104,9 +104,9 @@ def test_one_that_was_stopped_says_where_it_goes_on(tmp_path: Path):
     [
         (
             [Commit(230, Token(1), "checkpoints/x", "0" * 64, at=1.0)],
-            "resume goes on from step 230; its checkpoints were",
+            "resume goes on from step 230; its checkpoints will be removed",
         ),
-        ([], "its checkpoints were removed; resume begins it again"),
+        ([], "its checkpoints were removed; resume starts it again"),
     ],
 )
 def test_one_that_was_deleted_says_so_and_what_a_resume_finds(tmp_path: Path, commits: list[Commit], summary: str):

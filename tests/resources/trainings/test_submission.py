@@ -39,7 +39,9 @@ def job_of_model(folder: Path, nodes: int = 1) -> Job:
 def test_a_job_that_cannot_fit_is_refused_with_the_numbers_and_one_that_fits_is_not(tmp_path: Path):
     submission.check_layout(job_of_model(tmp_path), tmp_path, profiles.named("h200-32"))
     assert list((tmp_path / submission.PLANS_FOLDER).iterdir()), "its measure is kept for the next incarnation"
-    with pytest.raises(ValueError, match=r"^it does not fit 1 nodes of h200-32: a node's processes need .* GiB"):
+    with pytest.raises(
+        ValueError, match=r"^the training does not fit 1 nodes of h200-32: a node's processes need .* GiB"
+    ):
         submission.check_layout(job_of_model(tmp_path), tmp_path, TINY)
 
 
@@ -55,7 +57,9 @@ def test_an_embedded_training_that_cannot_fit_this_machine_is_refused_before_its
     size = {"layers": 2, "width": 2**17, "heads": 8, "kv_heads": 8, "hidden": 2**17}
     model: Any = job.config["model"]
     huge = dataclasses.replace(job, config={**job.config, "model": {**model, **size}})
-    with pytest.raises(ValueError, match=r"^it does not fit 1 ranks on this machine: a rank needs .* GiB, and has "):
+    with pytest.raises(
+        ValueError, match=r"^the training does not fit 1 ranks on this machine: a rank needs .* GiB, and has "
+    ):
         submission.check_layout_here(huge, tmp_path)
 
 

@@ -66,7 +66,7 @@ def test_a_training_with_a_checkpoint_is_held_back_and_says_so_where_others_were
     assert waiting is not None and "it waits for a person" in waiting.reason
     *_, last = incident_reports.of(store, store.read())
     assert last.state == incident_reports.WAITING and last.action == incident_reports.HELD_BACK
-    assert last.todo.endswith("it is tried again by itself")
+    assert last.todo.endswith("the platform retries the training by itself")
     later = lab.control(clock=lambda: (facts.ended.at if facts.ended else 0) + budgets.LONGEST_HELD_REST)
     assert later.advance(store, BY) is Action.CLAIM
     *_, before = incident_reports.of(store, store.read())

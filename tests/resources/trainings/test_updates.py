@@ -71,15 +71,15 @@ def test_a_change_is_reported_as_waiting_held_or_refused(store: TrainingStore):
     changes.record(store.folder, AppliedChange(1, 41, Token(1), {"optimiser.learning_rate": (0.01, 0.5)}))
     changes.record(store.folder, AppliedChange(2, 42, Token(1), refused="a test"))
     states = [known_update.state for known_update in updates.known(store.folder)]
-    assert states == ["since step 42", "refused: a test", "it waits for the next step"]
+    assert states == ["since step 42", "rejected: a test", "it waits for the next step"]
 
 
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
         ("run.seed", 5, "run.seed: found 5, expected no change: the place in the order of the samples"),
-        ("run.precision", "bf16", "run.precision: found 'bf16', expected no change: it decides the training's numbers"),
-        ("validation.every", 5, "validation.every: found 5, expected 0: it holds no shards"),
+        ("run.precision", "bf16", "run.precision: found 'bf16', expected no change: it determines what is computed"),
+        ("validation.every", 5, "validation.every: found 5, expected 0: it has no shards"),
         ("optimiser.warmup_steps", -1, "optimiser.warmup_steps: expected 0 or more"),
     ],
 )
@@ -93,7 +93,9 @@ def test_what_would_be_another_training_is_refused_and_nothing_is_written(
 
 def test_a_training_that_has_succeeded_is_branched_instead(store: TrainingStore):
     fence.record_exit(store.folder, Exit(1, "succeeded", "all steps done", 100, "trainer", 0.0))
-    with pytest.raises(ValueError, match=f"it has succeeded; to continue it otherwise: slipway branch {store.id}@STEP"):
+    with pytest.raises(
+        ValueError, match=f"it has succeeded; to continue it with changes, use slipway branch {store.id}@STEP"
+    ):
         update(store, optimiser__learning_rate=0.5)
 
 

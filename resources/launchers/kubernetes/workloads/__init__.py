@@ -1,7 +1,7 @@
-"""The kinds of workload, the objects that run a job's pods: each file writes a job as one kind, and reads it.
+"""The kinds of workload, which are the objects that run a job's pods. Each file writes and reads one kind.
 
-To add a kind, write its file, add it to `KINDS`, and run `slipway cluster schema` and `slipway cluster render`: the
-choices of the settings, the mirror, the messages and the rights follow
+To add a kind, write its file, add it to `KINDS`, and run `slipway cluster schema` and `slipway cluster render`. The
+choices in the settings, the mirror, the messages and the access rights follow from `KINDS`
 (`slipway.resources.launchers.kubernetes.access`).
 """
 
@@ -14,4 +14,4 @@ from slipway.resources.launchers.kubernetes.workloads.pytorch_job import PyTorch
 from slipway.resources.launchers.kubernetes.workloads.train_job import TrainJob
 
 KINDS: Mapping[str, Workload] = {kind.name: kind for kind in (JobSet(), IndexedJob(), TrainJob(), PyTorchJob())}
-"""By their names in the platform's settings."""
+"""The kinds by their names in the platform's settings."""

@@ -1,4 +1,4 @@
-"""A job as an Indexed Job with a headless Service, which every cluster has."""
+"""A job as an Indexed Job with a headless Service. Every cluster supports it."""
 
 from slipway.resources.kubernetes import objects
 from slipway.resources.kubernetes.cluster import Cluster
@@ -17,9 +17,9 @@ from slipway.resources.launchers.kubernetes.workloads.protocol import Workload, 
 from slipway.resources.launchers.protocol import Job, JobState
 
 LEAST = "kueue.x-k8s.io/job-min-parallelism"
-"""Annotation of a Job: the number of pods with which Kueue may admit it where the quota is too small for all."""
+"""The annotation of a Job with the number of pods with which Kueue may admit it if the quota is too small for all."""
 AS_MANY_COMPLETIONS = "kueue.x-k8s.io/job-completions-equal-parallelism"
-"""Annotation of a Job: if Kueue admits it with fewer pods, only these must complete."""
+"""The annotation of a Job that Kueue admits with fewer pods: only these pods must complete."""
 
 
 class IndexedJob(Workload):
@@ -46,7 +46,8 @@ class IndexedJob(Workload):
         ]
 
     def read(self, main: KubernetesObject) -> WorkloadReading:
-        if ended := readings.ended(main, succeeded="Complete", failed="Failed"):
+        ended = readings.ended(main, succeeded="Complete", failed="Failed")
+        if ended:
             return ended
         if main["spec"].get("suspend"):
             return readings.suspended(main)
@@ -73,7 +74,8 @@ def _live(job: KubernetesObject) -> WorkloadReading:
 
 
 def _headless(name: str) -> KubernetesObject:
-    """The Service that gives the pods names, also before they are ready: they are ready only when all have met."""
+    """The Service that gives the pods host names, even before they are ready, since they are ready only once all have
+    connected."""
     return {"clusterIP": "None", "publishNotReadyAddresses": True, "selector": {JOB: name}}
 
 

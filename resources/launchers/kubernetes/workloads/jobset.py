@@ -1,4 +1,4 @@
-"""A job as a JobSet of one Job, which gives the pods their names in the DNS."""
+"""A job as a JobSet of one Job. The JobSet gives the pods their DNS names."""
 
 from slipway.resources.kubernetes import objects
 from slipway.resources.kubernetes.cluster import Cluster
@@ -31,7 +31,8 @@ class JobSet(Workload):
         ]
 
     def read(self, main: KubernetesObject) -> WorkloadReading:
-        if ended := readings.ended(main, succeeded="Completed", failed="Failed"):
+        ended = readings.ended(main, succeeded="Completed", failed="Failed")
+        if ended:
             return ended
         if main["spec"].get("suspend"):
             return readings.suspended(main)
@@ -39,23 +40,23 @@ class JobSet(Workload):
 
 
 def job_set_spec(name: str, job: Job, cluster: Cluster) -> KubernetesObject:
-    """The spec of a JobSet that restarts nothing."""
+    """The spec of a JobSet without restarts."""
     template = pods.template(name, job, cluster)
     replicated = {
         "name": NODE,
         "replicas": 1,
         "template": {"metadata": {"labels": pods.labels(name, job)}, "spec": pod_job.spec(job, template)},
     }
-    # The pods must find each other before they are ready: they are ready only when all have met.
+    # The pods must find one another before they are ready, since they are ready only once all have connected.
     network = {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": name}
     return {"failurePolicy": _failure_policy(), "network": network, "replicatedJobs": [replicated]}
 
 
 def _failure_policy() -> KubernetesObject:
-    """The rule that fails the JobSet for a disruption, as the Job's pod failure policy defines one.
+    """The rule that fails the JobSet after a disruption, as defined by the Job's pod failure policy.
 
-    A JobSet's status only says which rule fired. Any other failure of the Job is one restart too many, and fails the
-    JobSet with another reason.
+    The status of a JobSet only says which rule fired. Any other failure of the Job exceeds `maxRestarts`, and so fails
+    the JobSet with another reason.
     """
     disruption = {
         "name": "disruption",

@@ -1,7 +1,7 @@
-"""The spec of a Job with one pod on each node: for an Indexed Job, and inside a JobSet.
+"""The spec of a Job with one pod per node, for an Indexed Job and inside a JobSet.
 
-A pod that dies under supervisors is replaced, with its index and perhaps on another node, and the others take it back:
-the job goes on as it does without a rank that dies. The pods of any other job end together, and none is replaced.
+In a job of supervisors, Kubernetes replaces a dead pod with the same index, perhaps on another node, and the other
+supervisors take it back. The pods of any other job end together, and none is replaced.
 """
 
 from slipway.resources.kubernetes.objects import CONTAINER, KubernetesObject
@@ -11,19 +11,20 @@ from slipway.resources.launchers.torchrun import is_supervised
 from slipway.trainer.elastic.generations import REPLACED
 
 REPLACEMENTS = 6
-"""So many pods of a job that died are replaced, beside those of lost and drained nodes: Kubernetes' own default. Pods
-that die again and again are no bad luck, and the control plane counts and chooses."""
+"""How many dead pods of a job are replaced, in addition to pods of lost and drained nodes; Kubernetes' own default.
+After more failures, the control plane decides, which counts them and can choose other nodes."""
 REPLACED_SECONDS = 180.0
-"""How long a job that needs all its nodes waits for a new pod. Kubernetes makes the first one after 10 s, and each
+"""How long a job that needs all its nodes waits for a new pod. Kubernetes creates the first one after 10 s, and each
 further one after twice as long (kubernetes.io/docs/concepts/workloads/controllers/job, "Pod backoff failure policy");
-the image is there already, or is pulled."""
+pulling the image may take longer."""
 DIED = (134, 135, 136, 137, 139, 143, LOST)
-"""Exit codes of a container that SIGABRT, SIGBUS, SIGFPE, SIGKILL or SIGSEGV has ended, out of memory too; and SIGTERM:
-its node left the job, which goes on (`slipway.trainer.elastic.stop_signal`); and of one that ended with its node."""
+"""The exit codes after which a pod is replaced: SIGABRT, SIGBUS, SIGFPE, SIGKILL (also out of memory) and SIGSEGV;
+SIGTERM, with which a node leaves a job that goes on (`slipway.trainer.elastic.stop_signal`); and the loss of the node.
+"""
 
 
 def spec(job: Job, template: KubernetesObject) -> KubernetesObject:
-    """The spec of a batch/v1 Job. Its status says whether a disruption or the job itself ended it."""
+    """The spec of a batch/v1 Job. Its status shows whether a disruption or the job itself ended it."""
     spec: KubernetesObject = {
         "backoffLimit": REPLACEMENTS if replaces(job) else 0,
         "completionMode": "Indexed",
@@ -37,20 +38,20 @@ def spec(job: Job, template: KubernetesObject) -> KubernetesObject:
             if container["name"] == CONTAINER:
                 container["env"].append({"name": REPLACED, "value": f"{REPLACED_SECONDS:.0f}"})
     if job.least_nodes < job.node_count:
-        # The nodes of a job end together: pods that have no node by then are not needed any more.
+        # The nodes of a job end together, so pods that still have no node by then are not needed.
         spec["successPolicy"] = {"rules": [{"succeededCount": job.least_nodes}]}
     return spec
 
 
 def replaces(job: Job) -> bool:
-    """Whether pods that die are replaced: others are there to take them back, and know how."""
+    """Whether dead pods are replaced: only if other supervisors can take them back."""
     return is_supervised(job) and job.node_count > 1
 
 
 def _replacing() -> list[KubernetesObject]:
-    """A pod that was taken away, or that died, comes again; one that ended by itself ends the job.
+    """The rules with which an evicted or dead pod is replaced, and a pod that exits by itself ends the job.
 
-    No pod comes while the one before it may still run: with rules, a Job replaces pods that have failed, and no others.
+    With such rules, a Job replaces only pods that have failed, so that no two pods of an index run at the same time.
     """
     return [
         {"action": "Ignore", "onPodConditions": [_DISRUPTED]},
@@ -60,7 +61,8 @@ def _replacing() -> list[KubernetesObject]:
 
 
 def _ending() -> list[KubernetesObject]:
-    """The Job's condition names the first rule that fits: a disruption comes first, whatever the exit code."""
+    """The rules with which any failure ends the job. The Job's condition names the first matching rule, so the rule for
+    disruptions comes first."""
     return [{"action": "FailJob", "onPodConditions": [_DISRUPTED]}, _FAILED]
 
 

@@ -1,4 +1,4 @@
-"""The interface of a kind of workload: how a job is written as one, and how its status is read. Pure."""
+"""The interface of a kind of workload: how it represents a job, and how its status is read. Pure."""
 
 import abc
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ OF_THE_STORE = (SERVICES, PODS)
 
 @dataclass(frozen=True)
 class WorkloadReading:
-    """What a workload's own status says; the pods say the rest (exit codes, nodes, why they wait)."""
+    """What a workload's own status shows. The pods show exit codes, nodes and why they wait."""
 
     state: JobState
-    """PENDING also while the workload is suspended: a queue holds it back, or took its place away. Workloads count the
-    pods that are ready, not those that run: the pods of a PENDING workload may run all the same, and say so."""
+    """PENDING also while a queue has suspended the workload. Workloads count ready pods and not running ones, so pods
+    of a PENDING workload may be running."""
     reason: str = ""
     disrupted: bool = False
-    """Whether it failed because a pod was evicted or pre-empted, or its node died: not through a fault of the job. Such
-    a pod may be gone without any other trace."""
+    """Whether it failed because a pod was evicted or pre-empted or its node died, and not through a fault of the job.
+    Such a pod may have disappeared without any other trace."""
     ending: JobState | None = None
-    """How it will have ended once the last of its pods has; until then it is not terminal."""
+    """How it will end once its last pod has ended; until then it is not terminal."""
     submitted_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
@@ -33,27 +33,27 @@ class WorkloadReading:
 
 
 class Workload(abc.ABC):
-    """One kind. The choices of the settings, the mirror, the messages and the chart's rights follow from its class."""
+    """One kind of workload. The settings, the mirror, the messages and the chart's rights follow from its class."""
 
     name: ClassVar[str]
     """Its name in the platform's settings."""
     resource: ClassVar[Resource]
     """The kind of the main object, which has the same name as all objects of the job."""
     parts: ClassVar[tuple[Resource, ...]] = ()
-    """The kinds of the objects that the main one needs beside it."""
+    """The kinds of further objects that the main object needs."""
     container: ClassVar[str] = CONTAINER
-    """The container whose end is the end of a pod; some controllers want a name of their own."""
+    """The name of the container whose end is the end of its pod. Some controllers require a certain name."""
 
     @abc.abstractmethod
     def objects(self, name: str, job: Job, cluster: Cluster) -> list[KubernetesObject]:
-        """What to create after the order, in this order; the main object last.
+        """The objects to create after the order, in sequence, with the main object last.
 
         All have the label `slipway/job` and no owner yet. Raises ValueError for a patch that does not fit.
         """
 
     @abc.abstractmethod
     def read(self, main: KubernetesObject) -> WorkloadReading:
-        """What the main object says."""
+        """The status in the main object."""
 
     def resource_of(self, part: KubernetesObject) -> Resource:
         """The kind of one of the `objects`."""

@@ -1,7 +1,7 @@
-"""A job as a Kubeflow PyTorchJob that has workers only.
+"""A job as a Kubeflow PyTorchJob with workers only.
 
-With a master, the controller adds an init container to every worker: another image, whose security context breaks the
-Pod Security Standard `restricted`. torchrun needs no master: the rendezvous store has a pod of its own.
+With a master, the controller would add an init container of another image to every worker, whose security context
+violates the Pod Security Standard `restricted`. torchrun needs no master, since the rendezvous store has its own pod.
 """
 
 import dataclasses
@@ -17,16 +17,16 @@ from slipway.trainer.node.agent import INDEX_VARIABLE
 
 PYTORCH_JOBS = Resource("kubeflow.org", "v1", "PyTorchJob", "pytorchjobs", operator="the Kubeflow training operator")
 INDEX = "metadata.labels['training.kubeflow.org/replica-index']"
-"""The label in which the controller writes a worker's index."""
+"""The label with a worker's index, which the controller sets."""
 
 
 class PyTorchJob(Workload):
-    """A PyTorchJob of kubeflow.org/v1, the training operator's; it always starts all pods of a job."""
+    """A PyTorchJob of kubeflow.org/v1, of the training operator. It always starts all pods of a job."""
 
     name = "pytorchjob"
     resource = PYTORCH_JOBS
     container = "pytorch"
-    """The name that the controller's webhook demands."""
+    """The name that the controller's webhook requires."""
 
     def objects(self, name: str, job: Job, cluster: Cluster) -> list[KubernetesObject]:
         fixed_size = dataclasses.replace(job, least=0)
@@ -46,10 +46,10 @@ class PyTorchJob(Workload):
         ]
 
     def _template(self, name: str, job: Job, cluster: Cluster) -> KubernetesObject:
-        """The container has the name that the controller demands, and reads its index from the controller's label."""
+        """The pod template, with the container name that the controller requires and the index from its label."""
         template = pods.template(name, job, cluster)
         template["metadata"]["annotations"][pods.DEFAULT_CONTAINER] = self.container
-        del template["spec"]["restartPolicy"]  # the controller refuses a second one beside the workers' own
+        del template["spec"]["restartPolicy"]  # the controller accepts only the one of the workers
         for container in template["spec"]["containers"]:
             if container["name"] == CONTAINER:
                 container["name"] = self.container
@@ -57,12 +57,14 @@ class PyTorchJob(Workload):
         return template
 
     def read(self, main: KubernetesObject) -> WorkloadReading:
-        if ended := readings.ended(main, succeeded="Succeeded", failed="Failed"):
+        ended = readings.ended(main, succeeded="Succeeded", failed="Failed")
+        if ended:
             return ended
         if main["spec"]["runPolicy"].get("suspend"):
             return readings.suspended(main)
         at = readings.submitted_at(main)
-        if running := holding_conditions(main).get("Running"):
+        running = holding_conditions(main).get("Running")
+        if running:
             began = time_seconds(running.get("lastTransitionTime"))
             return WorkloadReading(JobState.RUNNING, submitted_at=at, started_at=began)
         workers = main.get("status", {}).get("replicaStatuses", {}).get("Worker")

@@ -1,6 +1,6 @@
-"""A job as a Kubeflow TrainJob with a TrainingRuntime of its own, which holds the same JobSet as `jobset`.
+"""A job as a Kubeflow TrainJob with its own TrainingRuntime, which holds the same JobSet as `jobset`.
 
-The TrainJob overrides nothing of the runtime: the fields for that have changed with every version of Trainer.
+The TrainJob overrides nothing in the runtime, since the fields for that have changed with every version of Trainer.
 """
 
 from slipway.resources.kubernetes import objects
@@ -19,7 +19,7 @@ TRAINING_RUNTIMES = Resource(
 
 
 class TrainJob(Workload):
-    """A TrainJob of trainer.kubeflow.org/v1alpha1, whose controller makes a JobSet of the same name."""
+    """A TrainJob of trainer.kubeflow.org/v1alpha1, whose controller creates a JobSet with the same name."""
 
     name = "trainjob"
     resource = TRAIN_JOBS
@@ -41,7 +41,8 @@ class TrainJob(Workload):
         ]
 
     def read(self, main: KubernetesObject) -> WorkloadReading:
-        if ended := readings.ended(main, succeeded="Complete", failed="Failed"):
+        ended = readings.ended(main, succeeded="Complete", failed="Failed")
+        if ended:
             return ended
         if main["spec"].get("suspend"):
             return readings.suspended(main)

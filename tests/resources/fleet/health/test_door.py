@@ -185,7 +185,7 @@ def test_a_new_node_gets_no_work_before_its_preflight_finds_no_fault(tmp_path: P
     assert standings == [
         (Standing.RELEASED, "the preflight found no fault"),
         (Standing.REPAIR, "disk read: 0.1 GB/s of 7"),
-        (Standing.JOINING, "the preflight could not be made: no image"),
+        (Standing.JOINING, "the preflight could not be completed: no image"),
     ]
 
 
