@@ -33,7 +33,7 @@ def _content(recipe: TrainingRecipe) -> str:
     return "the script's files"
 
 
-def checkpoint_materialisation(facts: TrainingFacts, commit: Commit) -> dg.AssetMaterialization:
+def checkpoint_materialization(facts: TrainingFacts, commit: Commit) -> dg.AssetMaterialization:
     """The event that shows a committed checkpoint."""
     return dg.AssetMaterialization(
         keys.key(facts.specification.recipe, "checkpoint"),

@@ -12,7 +12,7 @@ RESOLUTIONS = (80, 64, 48, 32)
 """Dots per inch; the first resolution that keeps the PNG small enough is used."""
 MOST_BYTES = 30_000
 """The largest PNG, because the event log stores it twice for each event."""
-COLOURS = 32
+COLORS = 32
 """The number of colours of a PNG that would otherwise be too large."""
 
 
@@ -33,18 +33,18 @@ def small_png(figure: "Figure") -> bytes:
         figure.savefig(buffer, format="png", dpi=resolution)
         if buffer.tell() <= MOST_BYTES:
             break
-        buffer = _in_few_colours(buffer)
+        buffer = _in_few_colors(buffer)
         if buffer.tell() <= MOST_BYTES:
             break
     return buffer.getvalue()
 
 
-def _in_few_colours(png: io.BytesIO) -> io.BytesIO:
+def _in_few_colors(png: io.BytesIO) -> io.BytesIO:
     """The same picture with a palette: many thin lines have hundreds of shades that nobody can distinguish."""
     from PIL import Image
 
     reduced = io.BytesIO()
-    Image.open(png).convert("RGB").quantize(COLOURS).save(reduced, format="png", optimize=True)
+    Image.open(png).convert("RGB").quantize(COLORS).save(reduced, format="png", optimize=True)
     return reduced
 
 

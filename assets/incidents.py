@@ -28,7 +28,7 @@ ROWS = 50
 """The most incidents on the overview, the latest ones."""
 SHOWN_CHARACTERS = 900
 """The UI hides longer Markdown behind a click (dagster-webserver 1.13: from 1,000 characters on)."""
-COLOURS = ("#d62728", "#ff7f0e", "#bcbd22", "#9467bd", "#17becf", "#1f77b4", "#2ca02c", "#8c564b", "#7f7f7f")
+COLORS = ("#d62728", "#ff7f0e", "#bcbd22", "#9467bd", "#17becf", "#1f77b4", "#2ca02c", "#8c564b", "#7f7f7f")
 
 
 def incident_assets(recipe: TrainingRecipe) -> list[dg.AssetSpec]:
@@ -65,7 +65,7 @@ def version(report: IncidentReport) -> str:
     return digest.sha256(json.dumps(codec.plain(report), sort_keys=True).encode())[:16]
 
 
-def incident_materialisation(report: IncidentReport, page: str, folder: str) -> dg.AssetMaterialization:
+def incident_materialization(report: IncidentReport, page: str, folder: str) -> dg.AssetMaterialization:
     """The event that shows one incident; `page` is its post-mortem, `folder` has its evidence.
 
     The UI keeps the order of the metadata, so the most important entries come first.
@@ -110,7 +110,7 @@ def timeline(report: IncidentReport) -> "Figure":
     ordered = sorted(report.seconds.items(), key=lambda entry: entry[0] == buckets.REPEATED)
     for index, (bucket, seconds) in enumerate(ordered):
         label = f"{buckets.TITLES[bucket]}: {seconds:,.2f} s"
-        axes.barh([0], [seconds], left=at, color=COLOURS[index % len(COLOURS)], label=label)
+        axes.barh([0], [seconds], left=at, color=COLORS[index % len(COLORS)], label=label)
         at += seconds
     axes.set(xlabel="seconds lost", yticks=[])
     axes.set_title(f"{report.name}: {incident_reports.cost(report)}", fontsize=8)

@@ -12,7 +12,7 @@ from slipway.assets.figures import new_figure, small_png
 if TYPE_CHECKING:  # matplotlib takes a second to import, so only the functions that draw import it
     from matplotlib.figure import Figure
 
-COLOURS = (
+COLORS = (
     "#2e7d32", "#a5d6a7", "#80cbc4", "#4fc3f7", "#1565c0", "#e53935", "#b71c1c", "#fb8c00", "#6d4c41", "#ffca28",
     "#fff176", "#ce93d8", "#9575cd", "#7986cb", "#f48fb1", "#ad1457", "#90a4ae", "#cfd8dc",
 )  # fmt: skip
@@ -84,9 +84,9 @@ def interval(mean: float, low: float, high: float, limit: float, x: str) -> dg.M
     """A plot of a mean with its interval, of zero, and of the limit that must exceed the upper end."""
     figure = new_figure((6.4, 1.6))
     axes = figure.subplots()
-    axes.errorbar([mean], [0], xerr=[[mean - low], [high - mean]], fmt="o", capsize=6, color=COLOURS[4])
-    axes.axvline(0, color=COLOURS[16], lw=1, label="equal")
-    axes.axvline(limit, color=COLOURS[5], lw=1, ls="--", label="margin")
+    axes.errorbar([mean], [0], xerr=[[mean - low], [high - mean]], fmt="o", capsize=6, color=COLORS[4])
+    axes.axvline(0, color=COLORS[16], lw=1, label="equal")
+    axes.axvline(limit, color=COLORS[5], lw=1, ls="--", label="margin")
     axes.set(xlabel=x, yticks=[])
     axes.legend(fontsize=7)
     return png_markdown(figure, f"{mean:+.4f}, from {low:+.4f} to {high:+.4f}; the margin is {limit:g}")
@@ -97,9 +97,9 @@ def stacked(edges: Sequence[float], layers: Mapping[str, Sequence[float]], x: st
     figure = new_figure()
     axes = figure.subplots()
     below = [0.0] * (len(edges) - 1)
-    for (label, heights), colour in zip(layers.items(), itertools.cycle(COLOURS), strict=False):
+    for (label, heights), color in zip(layers.items(), itertools.cycle(COLORS), strict=False):
         top = [low + height for low, height in zip(below, heights, strict=True)]
-        axes.fill_between(edges, [*below, below[-1]], [*top, top[-1]], step="post", label=label, color=colour, lw=0)
+        axes.fill_between(edges, [*below, below[-1]], [*top, top[-1]], step="post", label=label, color=color, lw=0)
         below = top
     axes.set(xlabel=x, ylabel=y, xlim=(edges[0], edges[-1]), ylim=(0, max([*below, 1e-9])))
     axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.0, 0.5), reverse=True)

@@ -17,7 +17,7 @@ import dagster as dg
 
 from slipway.assets import keys, plots, spent
 from slipway.resources.errors import Unavailable
-from slipway.resources.event_log import materialised
+from slipway.resources.event_log import materialized
 from slipway.resources.pages.training import address
 from slipway.resources.trainings import naming, updates
 from slipway.resources.trainings.facts import TrainingFacts
@@ -49,10 +49,10 @@ def showing(instance: dg.DagsterInstance, facts: TrainingFacts) -> Iterator[bool
 
 def is_shown(instance: dg.DagsterInstance, facts: TrainingFacts) -> bool:
     """Whether the event log has the result of a training."""
-    return materialised(instance, keys.key(facts.specification.recipe, "training"), facts.id)
+    return materialized(instance, keys.key(facts.specification.recipe, "training"), facts.id)
 
 
-def materialisation(facts: TrainingFacts) -> dg.AssetMaterialization:
+def materialization(facts: TrainingFacts) -> dg.AssetMaterialization:
     """The event that reports the result."""
     return dg.AssetMaterialization(
         keys.key(facts.specification.recipe, "training"),

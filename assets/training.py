@@ -167,7 +167,7 @@ def training_assets(recipe: TrainingRecipe) -> list[dg.AssetsDefinition]:
         # A run that a person re-executes has the tags of the first run, but that person requests the training.
         if keys.SHOWS_TAG not in context.run.tags or context.run.parent_run_id is not None:
             _follow_recipe(context, store, recipe)
-            root.start(store, identity.of_run(context.run), "materialised")
+            root.start(store, identity.of_run(context.run), "materialized")
         _wait(context, store, compute.control(tiers), compute.poll_seconds)
         facts = store.read()
         if not facts.succeeded:

@@ -181,7 +181,9 @@ def accuracy(images: Path | None, side: int) -> None:
         steps = EPOCHS * snapshot.splits["train"].images // batch.sequences
         config = replace(
             stepping.training(Path(folder), sha256, shape, batch, operation.Layout(), "fp32"),
-            optimiser=sections.Optimiser(kind="sgd", learning_rate=0.05, warmup_steps=steps // 20, weight_decay=5e-4),
+            optimizer=sections.OptimizerConfig(
+                kind="sgd", learning_rate=0.05, warmup_steps=steps // 20, weight_decay=5e-4
+            ),
             run=sections.Run(steps=steps),
             validation=sections.Validation(every=steps, sequences=snapshot.splits["validation"].images),
         )

@@ -246,7 +246,7 @@ def _moments(instance: Instance, training: TrainingStore, incarnation: int) -> d
             moments.setdefault("recorded", time.time())
         if names and "shown" not in moments:
             partition = f"{training.id}.{names[-1]}"
-            if instance.materialisations(keys.key(recipe, "incident"), partition):
+            if instance.materializations(keys.key(recipe, "incident"), partition):
                 moments["shown"] = time.time()
         later = [event for event in training.events() if event["event"] == "stepped"]
         stepped = [event for event in later if event["incarnation"] > incarnation]

@@ -68,7 +68,7 @@ class Engine:
         self.model = nn.ParameterList(
             distribute_tensor(torch.randn(WIDTH, WIDTH), mesh, [Shard(0)]) for _ in range(layers)
         )
-        self.optimiser = torch.optim.AdamW(self.model.parameters(), fused=True)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), fused=True)
         for parameter in self.model:
             parameter.grad = torch.ones_like(parameter)
         self._work = torch.randn(WORK, WORK)
@@ -79,7 +79,7 @@ class Engine:
         begun = time.perf_counter()
         for _ in range(PRODUCTS):
             torch.mm(self._work, self._work)
-        self.optimiser.step()
+        self.optimizer.step()
         return time.perf_counter() - begun
 
     def extra_state(self) -> dict[str, Any]:

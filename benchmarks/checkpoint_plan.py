@@ -49,8 +49,8 @@ class Divided:
         self.tensors: dict[str, Tensor] = {}
         for name, shape in _shapes().items():
             self.tensors[f"model/{name}"] = _part(shape, mesh)
-            self.tensors |= {f"optimiser/{name}/{moment}": _part(shape, mesh) for moment in MOMENTS}
-            self.tensors[f"optimiser/{name}/step"] = torch.zeros(())
+            self.tensors |= {f"optimizer/{name}/{moment}": _part(shape, mesh) for moment in MOMENTS}
+            self.tensors[f"optimizer/{name}/step"] = torch.zeros(())
 
 
 def rows(folder: Path) -> list[Row]:

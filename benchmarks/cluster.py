@@ -103,13 +103,13 @@ def _requests_per_tick(client: Client, what: Callable[[], None]) -> float:
 
 def _starts(ground: RealGround, count: int) -> None:
     """Seconds to the first step: a run that executes the training asset, and the same JobSet created by hand."""
-    value = statistics.median(_materialised(ground) for _ in range(count))
+    value = statistics.median(_materialized(ground) for _ in range(count))
     by_hand = statistics.median(_by_hand(ground) for _ in range(count))
     aim = MORE_THAN_BY_HAND * by_hand + TICK_SECONDS
     _print("from materialising to the first step", "s", value, {"the same JobSet by hand": by_hand}, aim)
 
 
-def _materialised(ground: RealGround) -> float:
+def _materialized(ground: RealGround) -> float:
     lab = ClusterLab(ground, JobSet())
     store = lab.start_training(numbers(BRIEF))
     with tempfile.TemporaryDirectory() as folder:

@@ -109,8 +109,8 @@ def _train(world: World, settings: resolved.Config, tokens: Tokens) -> Reached:
         now = slice(BATCH * step + rows.start, BATCH * step + rows.stop)
         engine.accumulate(tokens[now], numbers[now])
         engine.clip()
-        engine.update(learning_rate(settings.optimiser, step, steps))
-        engine.synchronise_if_due(step + 1)
+        engine.update(learning_rate(settings.optimizer, step, steps))
+        engine.synchronize_if_due(step + 1)
     dist.barrier()
     return Reached(first, measured(), (_bytes_sent() - sent) / 1e6)
 
@@ -133,7 +133,7 @@ def _config(communication: sections.Communication, steps: int) -> resolved.Confi
         snapshot="0" * 64,
         model=MODEL,
         batch=sections.Batch(sequences=BATCH, length=LENGTH, micro=BATCH),
-        optimiser=sections.Optimiser(learning_rate=3e-3, warmup_steps=steps // 16),
+        optimizer=sections.OptimizerConfig(learning_rate=3e-3, warmup_steps=steps // 16),
         run=sections.Run(steps=steps),
         checkpoint=sections.Checkpoint(every=steps),
         placement=Placement(store="", durable="", nvme=""),

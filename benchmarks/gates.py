@@ -129,7 +129,7 @@ def _register(platform: Platform, registry: Registry, snapshot: Snapshot, ranks:
     config = {"model": {}, "batch": {"length": 16}, "run": {"seed": 0}}
     progress = TrainingProgress(5, 5, 0, {"loss": 1.0}, {}, config, {"revision": "a" * 40}, time.time()).encode()
     (folder / PROGRESS).write_bytes(progress)
-    names = [f"{group}-{rank:05d}.safetensors" for rank in range(ranks) for group in ("model", "optimiser")]
+    names = [f"{group}-{rank:05d}.safetensors" for rank in range(ranks) for group in ("model", "optimizer")]
     described = {name: CheckpointFile(1_600_000_000, digest.of_bytes(name.encode())) for name in names}
     described[PROGRESS] = CheckpointFile(len(progress), digest.of_bytes(progress))
     manifest = CheckpointManifest(LAYOUT, described)

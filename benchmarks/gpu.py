@@ -46,7 +46,7 @@ RECOMPUTED = ("8B",)
 AIM = 0.5
 """MFU in bf16, compiled."""
 MOST_WAITS = 1
-SYNCHRONISATIONS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
+SYNCHRONIZATIONS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize")
 """The calls of CUDA in which the host waits."""
 
 
@@ -78,7 +78,7 @@ def measure(model: str, precision: Precision, compiled: bool, rounds: int) -> No
             chosen = stepping.settings(Path(folder), shape, batch, layout, precision)
             step = make(chosen, device)
             seconds[name] = statistics.median(stepping.in_turn({name: step}, device, 5, rounds)[name])
-            waited[name] = synchronisations_per_step(step)
+            waited[name] = synchronizations_per_step(step)
             del step
         gc.collect()
         torch.cuda.empty_cache()
@@ -94,18 +94,18 @@ def measure(model: str, precision: Precision, compiled: bool, rounds: int) -> No
     print(json.dumps({**line, "ours": value, "peers": waited, "aim": MOST_WAITS}), flush=True)
 
 
-def synchronisations_per_step(step: stepping.Step) -> float:
+def synchronizations_per_step(step: stepping.Step) -> float:
     """How often the host waits for the GPU in a step, by the profiler, whose own waits at its end do not count."""
-    once, thrice = (_count_synchronisations(step, count) for count in (1, 3))
+    once, thrice = (_count_synchronizations(step, count) for count in (1, 3))
     return (thrice - once) / 2
 
 
-def _count_synchronisations(step: stepping.Step, count: int) -> int:
+def _count_synchronizations(step: stepping.Step, count: int) -> int:
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
         for _ in range(count):
             step()
-    return sum(average.count for average in profile.key_averages() if average.key in SYNCHRONISATIONS)
+    return sum(average.count for average in profile.key_averages() if average.key in SYNCHRONIZATIONS)
 
 
 def _flops_per_step(chosen: Config) -> float:

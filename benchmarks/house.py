@@ -24,9 +24,9 @@ BIN = Path(sys.executable).parent
 RANK = """
 import slipway.trainer.loop
 from torch import nn
-from slipway.trainer.config.sections import Optimiser
-from slipway.trainer.step import optimisers
-optimisers.build(nn.Linear(8, 8), Optimiser(kind="adamw", learning_rate=1e-3))
+from slipway.trainer.config.sections import OptimizerConfig
+from slipway.trainer.step import optimizers
+optimizers.build(nn.Linear(8, 8), OptimizerConfig(kind="adamw", learning_rate=1e-3))
 """
 """What every rank of a training imports before its first step."""
 

@@ -124,7 +124,7 @@ def _watching(trainer: Trainer) -> float:
     times = []
     for _ in range(1000):
         begun = time.perf_counter()
-        for name in ("data", "forward", "backward", "optimiser", "communication", "optimiser"):
+        for name in ("data", "forward", "backward", "optimizer", "communication", "optimizer"):
             with trainer.timeline.part(name):
                 pass
         trainer.report.step(trainer.step, loss=3.0, accuracy=0.5, norm=1.0, rate=1e-3, seconds=0.1)

@@ -21,7 +21,7 @@ import dagster as dg
 from dagster import DagsterRunStatus
 
 from slipway.assets import keys
-from slipway.assets.checkpoints import checkpoint_materialisation
+from slipway.assets.checkpoints import checkpoint_materialization
 from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.texts import steps
 from slipway.resources.compute.embedded import EmbeddedCompute
@@ -202,7 +202,7 @@ def is_open(platform: Platform, cause: str, checkpoints: int) -> None:
             fence.prune(store.folder, store.commits()[-1] if step < 3 else _commit(store, step), "a benchmark")
     facts, partitions = store.read(), []
     for commit in facts.commits:
-        platform.instance.report_runless_asset_event(checkpoint_materialisation(facts, commit))
+        platform.instance.report_runless_asset_event(checkpoint_materialization(facts, commit))
         partitions.append(keys.checkpoint_partition(store.id, commit.step))
         score = Score(commit.name, 1.0, 2.7, 1.0, 0.1, 100)
         codec.replace(files.named(store.folder, files.EVALUATIONS, commit.name), score)

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from slipway.trainer.config.operation import Layout
-from slipway.trainer.config.sections import Batch, Communication, Optimiser, Run
+from slipway.trainer.config.sections import Batch, Communication, OptimizerConfig, Run
 from slipway.trainer.config.shapes import Data
 from slipway.trainer.data import shards
 from slipway.trainer.data.documents import Documented, DocumentedSequences
@@ -102,7 +102,7 @@ def _planned(context: int) -> float:
     question = Question(
         model=replace(PRESETS["llama-3.1-8b"].shape, attention="documents"),
         batch=Batch(sequences=8, length=LONG.length, micro=1),
-        optimiser=Optimiser(learning_rate=1e-4),
+        optimizer=OptimizerConfig(learning_rate=1e-4),
         run=Run(steps=1, precision="bf16"),
         layout=Layout(shard="full", activations="recompute", context=context),
         communication=Communication(),

@@ -76,7 +76,7 @@ def configuration(folder: Path, model: Mapping[str, Any], layout: Mapping[str, A
         "snapshot": "0" * 64,
         "model": {"kind": "decoder", **model},
         "batch": {"sequences": 8, "length": 128, "micro": 1},
-        "optimiser": {"learning_rate": 0.001},
+        "optimizer": {"learning_rate": 0.001},
         "run": {"steps": 10},
         "checkpoint": {"every": 5},
         "layout": dict(layout),

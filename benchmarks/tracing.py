@@ -18,7 +18,7 @@ from slipway.trainer.record import spans
 from slipway.trainer.record.claims import Token
 from slipway.trainer.record.recorder import RankRecorder
 
-PARTS = ("data", *("forward", "backward") * 8, "communication", "optimiser", "communication")
+PARTS = ("data", *("forward", "backward") * 8, "communication", "optimizer", "communication")
 STEP_SECONDS = 0.01
 """A short step of a training; the share of a longer one is smaller."""
 

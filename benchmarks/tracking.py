@@ -252,7 +252,7 @@ def _server(root: Path, address: str) -> subprocess.Popen[bytes]:
         "--backend-store-uri",
         f"sqlite:///{root}/mlflow.db",
         "--artifacts-destination",
-        str(root / "artefacts"),
+        str(root / "artifacts"),
     ]
     started = subprocess.Popen([*command, *database], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)  # fmt: skip

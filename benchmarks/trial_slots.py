@@ -234,7 +234,7 @@ def state(store: SweepStore) -> SweepState:
 
 def running(store: SweepStore, subject: SearchSubject, number: int, steps: int) -> None:
     """A trial that runs, as its records and the log have it."""
-    parameters, root = {"optimiser.learning_rate": 0.01}, trials_of(store)
+    parameters, root = {"optimizer.learning_rate": 0.01}, trials_of(store)
     recipe = subject.trial(parameters)
     policy = subject.trial_terms(recipe, store.sweep, number, parameters)
     trial = root.propose(subject.trial_specification(recipe), policy, id=f"{store.sweep}.{number}", by=BY)

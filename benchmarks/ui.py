@@ -34,7 +34,7 @@ from playwright.sync_api import Request
 from benchmarks.peers import dagster_alone
 from benchmarks.sensors import BY, committed, is_closed, unsynced
 from slipway.assets import keys
-from slipway.assets.checkpoints import checkpoint_materialisation
+from slipway.assets.checkpoints import checkpoint_materialization
 from slipway.assets.sweeps import showing
 from slipway.assets.sweeps.report import report_file as sweep_pages
 from slipway.assets.sweeps.store import SweepStore, sweep_id
@@ -122,7 +122,7 @@ def furnished(root: Path, trainings: int, checkpoints: int, sweeps: int) -> Plat
                 committed(store, step)
             _steps(store, 1, checkpoints + 1)
             facts = store.read()
-            storage.report_runless_asset_event(checkpoint_materialisation(facts, facts.commits[-1]))
+            storage.report_runless_asset_event(checkpoint_materialization(facts, facts.commits[-1]))
             partitions += [keys.checkpoint_partition(store.id, commit.step) for commit in facts.commits]
         platform.add(keys.checkpoint_partitions(TINY), *partitions)
         for seed in range(sweeps):

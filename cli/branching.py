@@ -30,7 +30,7 @@ Fields = Annotated[
 ]
 
 
-@verb(app, "slipway branch tiny-dec@80 optimiser.learning_rate=0.001 --watch", section=SECTION, changes=True)
+@verb(app, "slipway branch tiny-dec@80 optimizer.learning_rate=0.001 --watch", section=SECTION, changes=True)
 def branch(
     checkpoint: Annotated[
         str,
@@ -99,7 +99,7 @@ def replay(
     raise typer.Exit(code)
 
 
-@verb(app, "slipway set tiny-dec optimiser.learning_rate=0.001", name="set", section=SECTION, changes=True)
+@verb(app, "slipway set tiny-dec optimizer.learning_rate=0.001", name="set", section=SECTION, changes=True)
 def set_(
     training: trainings.Id,
     fields: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE", help="As a recipe names them.")],

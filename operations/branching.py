@@ -20,7 +20,7 @@ from slipway.resources.trainings import branching as training_branching
 from slipway.resources.trainings.store import all_trainings
 from slipway.trainer.base import field_changes
 
-FIELDS = "FIELD=VALUE, as a recipe names them: optimiser.learning_rate=0.001"
+FIELDS = "FIELD=VALUE, as a recipe names them: optimizer.learning_rate=0.001"
 
 
 class BranchConfig(dg.Config):

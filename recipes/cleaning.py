@@ -210,15 +210,15 @@ class DecontaminationSection(RecipeSection):
 class CleaningSection(RecipeSection):
     """How texts are cleaned before they are compared and encoded."""
 
-    normalise: bool = True
+    normalize: bool = True
     """Whether to convert texts to Unicode NFC and plain newlines, without control characters but tab and newline."""
     languages: tuple[Text, ...] = ()
     """The languages whose documents are kept, such as `en` or `python`; empty for all. docs/cleaning.md says how the
     language of a document is found."""
     urls: UrlsSection = UrlsSection()
-    licences: tuple[Text, ...] = ()
+    licenses: tuple[Text, ...] = ()
     """The licences whose documents are kept, as patterns in which `*` matches anything; empty for all. If the list is
-    not empty, documents without a licence (`reading.metadata.licence`) are left out."""
+    not empty, documents without a licence (`reading.metadata.license`) are left out."""
     lines: LinesSection = LinesSection()
     rules: RulesSection = RulesSection()
     own_rules: OwnRules = Field(default={})

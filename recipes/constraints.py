@@ -1,8 +1,8 @@
 """Constraints between parameters: a small language of comparisons. It is parsed, and never executed as Python.
 
     batch.micro <= batch.sequences
-    optimiser.learning_rate * batch.sequences < 0.5 and batch.length % 64 == 0
-    optimiser.kind != "muon" or optimiser.momentum > 0.9
+    optimizer.learning_rate * batch.sequences < 0.5 and batch.length % 64 == 0
+    optimizer.kind != "muon" or optimizer.momentum > 0.9
 
 Numbers, texts in quotes, true and false, dotted names of fields, + - * / // % and parentheses, comparisons (which may
 be chained), `and`, `or`, `not`. A constraint that cannot be evaluated does not hold: for example, it divides by zero,

@@ -101,7 +101,7 @@ class MetadataSection(RecipeSection):
 
     url: Text | None = None
     """The field with the document's URL."""
-    licence: Text | None = None
+    license: Text | None = None
     """The field with its licence, or a list of its licences."""
     date: Text | None = None
     """The field with its date, as ISO 8601 writes it."""

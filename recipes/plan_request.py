@@ -29,7 +29,7 @@ def question_of(
     return Question(
         model=training.model,
         batch=training.batch,
-        optimiser=training.optimiser,
+        optimizer=training.optimizer,
         run=training.run,
         layout=training.layout,
         communication=training.communication,

@@ -64,7 +64,7 @@ class SweepRecipe(Recipe):
     training: Text
     """The training whose parameters are searched: the name of a file in trainings/."""
     space: Annotated[dict[str, Domain], Field(min_length=1)]
-    """The values to search, by parameter. A parameter is a field of the training, such as `optimiser.learning_rate`, or
+    """The values to search, by parameter. A parameter is a field of the training, such as `optimizer.learning_rate`, or
     a section, such as `layout`."""
     constraints: tuple[Text, ...] = ()
     """Constraints between parameters, such as `batch.micro <= batch.sequences`: comparisons of numbers, texts and

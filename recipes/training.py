@@ -34,7 +34,7 @@ from slipway.trainer.config import coherence, layout
 from slipway.trainer.config.mix import Mix, check_comes
 from slipway.trainer.config.operation import Evaluation, Hardware, Layout, Observation, Recovery, Runtime, Storage
 from slipway.trainer.config.resolved import NUMBERS, OPERATION, SECTIONS
-from slipway.trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run, Validation
+from slipway.trainer.config.sections import Batch, Checkpoint, Communication, OptimizerConfig, Run, Validation
 from slipway.trainer.config.shapes import Shape, type_of
 from slipway.trainer.models.decoder.presets import PRESETS
 from slipway.trainer.record import causes
@@ -217,7 +217,7 @@ class ModelRecipe(TrainingRecipe):
     """The datasets to train on, with their shares of the tokens, instead of `dataset`."""
     model: Model
     batch: Batch
-    optimiser: Optimiser
+    optimizer: OptimizerConfig
     run: Run
     checkpoint: Checkpoint
     validation: Validation = Validation()
@@ -291,7 +291,7 @@ class ModelRecipe(TrainingRecipe):
 
 
 def with_parameters(training: ModelRecipe, parameters: Mapping[str, Any]) -> ModelRecipe:
-    """A copy of `training` with parameters set, such as `{"optimiser.learning_rate": 0.003}`.
+    """A copy of `training` with parameters set, such as `{"optimizer.learning_rate": 0.003}`.
 
     A section, such as `{"layout": {"tensor": 2}}`, keeps its other fields. Raises RefusedValue with a fault for every
     parameter that is unknown or not accepted.

@@ -12,7 +12,7 @@ AT_ONCE = 5000
 """The number of partitions in one query, since databases limit the number of variables."""
 
 
-def materialised(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> bool:
+def materialized(instance: dg.DagsterInstance, key: dg.AssetKey, partition: str) -> bool:
     """Whether this partition of an asset has been materialised."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
     return bool(instance.fetch_materializations(where, limit=1).records)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import dagster as dg
 
 from slipway.assets import keys, subjects
-from slipway.assets.checkpoints import checkpoint_materialisation
+from slipway.assets.checkpoints import checkpoint_materialization
 from slipway.assets.subjects import Subject
 from slipway.resources.event_log import data_versions
 from slipway.resources.tiers import Tiers
@@ -166,7 +166,7 @@ def _show_and_evaluate(
         tick.partitions.append(definition.build_add_request(unlisted))
     if ready_to_go:
         tick.partitions.append(definition.build_delete_request(ready_to_go))
-    tick.events += [checkpoint_materialisation(facts, arrival.commits[partition]) for partition in unlogged]
+    tick.events += [checkpoint_materialization(facts, arrival.commits[partition]) for partition in unlogged]
     ready = arrival.waiting - {*unlisted, *unlogged}
     if ready and runs.may_request(facts.id):
         # A range goes by the order in which partitions were added, not by step.

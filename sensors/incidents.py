@@ -136,7 +136,7 @@ def _show(tick: Tick, memory: SensorMemory, overview: Overview, work: PendingWor
         page = incident_reports.post_mortem(store, report)
         folder = incidents.evidence(store.folder, report.id)
         atomic.replace(folder / POST_MORTEM, page.encode())
-        tick.events.append(incident_assets.incident_materialisation(report, page, str(folder)))
+        tick.events.append(incident_assets.incident_materialization(report, page, str(folder)))
     if changed or not all(report.settled and not _awaits_evidence(store, report) for report in reports):
         return
     memory.found_nothing(store.id)

@@ -262,7 +262,7 @@ def _end_is_shown(tick: Tick, facts: TrainingFacts) -> bool:
     if facts.succeeded:
         with results.showing(tick.instance, facts) as due:
             if due:
-                tick.instance.report_runless_asset_event(results.materialisation(facts))
+                tick.instance.report_runless_asset_event(results.materialization(facts))
         return True
     is_logged = observed(tick.instance, key, facts.id, {"outcome": ended.outcome, "incarnation": ended.incarnation})
     if not is_logged:

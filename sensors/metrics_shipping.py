@@ -123,7 +123,7 @@ def _deliver(tick: Tick, durable: Path, tracking: Tracking, spool: Undelivered, 
     try:
         done = tracking.ship(spool.store, recipe, {}, trial)
         if done is not Delivery.IN_PART:
-            tracking.ship_artefacts(spool.store, durable, *_pages(spool, durable, done))
+            tracking.ship_artifacts(spool.store, durable, *_pages(spool, durable, done))
     except Exception as error:
         if isinstance(error, ValueError) or (isinstance(error, OSError) and error.filename):
             raise  # its own records

@@ -18,7 +18,7 @@ from slipway.assets import keys, subjects
 from slipway.assets.promotion.evaluation import best
 from slipway.assets.promotion.policy_checks import CHECKS
 from slipway.assets.subjects import Subject
-from slipway.resources.event_log import materialised, rejected
+from slipway.resources.event_log import materialized, rejected
 from slipway.resources.mlflow.registry import Registry
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.promotions.promotion import Promotions, held_back, is_mirrored, is_outdated, models, undecided
@@ -134,6 +134,6 @@ def _is_judged(instance: dg.DagsterInstance, facts: TrainingFacts) -> bool:
     """Whether its candidate has become the champion or failed its checks: a run may break anywhere before."""
     recipe = facts.specification.recipe
     candidate = keys.key(recipe, "candidate")
-    return materialised(instance, keys.key(recipe, "champion"), facts.id) or rejected(
+    return materialized(instance, keys.key(recipe, "champion"), facts.id) or rejected(
         instance, candidate, CHECKS, facts.id
     )

@@ -234,7 +234,7 @@ class Trainer:
             self.tracer.step_begins(self.step + 1)
             self.profiler.step_begins(self.step + 1)
         begun = time.perf_counter()
-        rate = learning_rate(self.config.optimiser, self.step, self.config.run.steps)
+        rate = learning_rate(self.config.optimizer, self.step, self.config.run.steps)
         if self.feed.mix_changes(self.step):
             self.batches.forget_losses()
         if self.batches.leaves_out(self.step + 1):
@@ -258,7 +258,7 @@ class Trainer:
             self._step_phase = phases.TRAINING
         stopping, tiers_choice, change, self.scale_up.waiting = totals.others
         with self.timeline.part("communication"):
-            self.together = self.engine.synchronise_if_due(self.step)
+            self.together = self.engine.synchronize_if_due(self.step)
             self.tiers_due = self.save_schedule.start_saves(tiers_choice) if self.together else ()
             saves = bool(self.tiers_due) or stopping > 0 or self.step == self.config.run.steps
             if self.together and self.config.observation.compares_after(self.step, saves):
@@ -298,7 +298,7 @@ class Trainer:
         """Take the optimiser's step, or skip the batch and keep the weights; returns whether the weights changed."""
         loss = totals.loss / self._targets
         accepted = self.batches.accepts(self.step + 1, loss, totals.norm, self.engine.can_leave_out)
-        with self.timeline.part("optimiser"):
+        with self.timeline.part("optimizer"):
             if accepted:
                 self.engine.update(rate)
             else:

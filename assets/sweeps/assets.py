@@ -19,7 +19,7 @@ from slipway.assets.sweeps.trials import trial_id, trials_of
 from slipway.recipes.sweep import SweepRecipe
 from slipway.recipes.training import ModelRecipe
 from slipway.resources.compute.protocol import Compute
-from slipway.resources.event_log import materialised
+from slipway.resources.event_log import materialized
 from slipway.resources.fleet.protocol import Fleet
 from slipway.resources.mlflow.tracking import Tracking
 from slipway.resources.tiers import Tiers
@@ -136,7 +136,7 @@ class _Display:
     def _show(self, trial: Trial) -> None:
         key = keys.key(self._recipe.name, "trial")
         partition = trial_id(self._store, trial.number)
-        if materialised(self._context.instance, key, partition):
+        if materialized(self._context.instance, key, partition):
             return
         keys.add_partition(self._context.instance, keys.trial_partitions(self._recipe.name), partition)
         folder = trials_of(self._store).store(partition).folder

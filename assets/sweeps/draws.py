@@ -63,7 +63,7 @@ def _mutated(domain: Domain, value: Any, mutation: Mutation, random: random.Rand
     many = domain.kind == "randint" and domain.step is None and domain.values[1] - domain.values[0] >= FEW
     listed = None if many else domain.listed()
     if listed is not None:
-        return _neighbour(domain, listed, value, factor)
+        return _neighbor(domain, listed, value, factor)
     low, high = domain.values
     if many:
         mutated = round(value * factor)
@@ -73,7 +73,7 @@ def _mutated(domain: Domain, value: Any, mutation: Mutation, random: random.Rand
     return min(max(mutated, low), high)
 
 
-def _neighbour(domain: Domain, listed: Sequence[Any], value: Any, factor: float) -> Any:
+def _neighbor(domain: Domain, listed: Sequence[Any], value: Any, factor: float) -> Any:
     """Another value of a list: the next one, or with loguniform the one nearest to the value times the factor."""
     if value not in listed:  # a value of the recipe as it is written
         return value

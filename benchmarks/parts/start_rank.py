@@ -123,7 +123,7 @@ def _save(config: Config, data: Data, world: World, folder: Path) -> None:
 def _sizes(engine: Engine) -> dict[str, int]:
     """Bytes of this rank's weights and moments (its share), and of the largest whole parameter."""
     tensors = list(engine.model.state_dict().values())
-    tensors += [moment for moments in engine.optimiser.state.values() for moment in moments.values()]
+    tensors += [moment for moments in engine.optimizer.state.values() for moment in moments.values()]
     largest = max(parameter.numel() * parameter.element_size() for parameter in engine.model.parameters())
     return {"share": sum(_local_bytes(tensor) for tensor in tensors), "largest": largest}
 

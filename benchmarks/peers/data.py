@@ -60,7 +60,7 @@ def _datasets(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Buil
     end = encoder.token_to_id(END)
 
     def cleaned(batch: dict[str, list[str]]) -> dict[str, list[str]]:
-        texts = [_normalised(text) for text in map(content, batch["text"])]
+        texts = [_normalized(text) for text in map(content, batch["text"])]
         texts_that_pass = [text for text in texts if _passes(text)]
         return {"text": [IP.sub("<IP_ADDRESS>", EMAIL.sub("<EMAIL>", text)) for text in texts_that_pass]}
 
@@ -106,7 +106,7 @@ def _datatrove(corpus: Path, tokenizer: Path, folder: Path, workers: int) -> Bui
     def read(data: Any, rank: int = 0, world_size: int = 1) -> Iterator[Any]:
         files = [path for path in sorted(corpus.rglob("*")) if path.is_file()][rank::world_size]
         for path in files:
-            yield Document(_normalised(content(path.read_text(errors="replace"))), str(path.relative_to(corpus)))
+            yield Document(_normalized(content(path.read_text(errors="replace"))), str(path.relative_to(corpus)))
 
     quality = filters.GopherQualityFilter(5, 1_000_000, 1, 40, 5.0, 0.95, 0.5, 0.1, 1)
     repetition = filters.GopherRepetitionFilter(0.9, 0.9, 0.95, 0.95, ((2, 0.6),), ((5, 0.95),))
@@ -137,7 +137,7 @@ def _content_of(corpus: Path) -> Callable[[str], str]:
     )
 
 
-def _normalised(text: str) -> str:
+def _normalized(text: str) -> str:
     return unicodedata.normalize("NFC", CONTROLS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")))
 
 

@@ -30,24 +30,24 @@ def main(folder: Path, layers: int, width: int, length: int, vocabulary: int, ev
     block = nn.TransformerEncoderLayer(width, 4, 3 * width, dropout=0.0, batch_first=True)
     body = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
     model = DistributedDataParallel(nn.Sequential(nn.Embedding(vocabulary, width), body, nn.Linear(width, vocabulary)))
-    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     mark(folder, "built")
     path, first = folder / "checkpoint.pt", 0
     if path.exists():
         state = torch.load(path)
         model.load_state_dict(state["model"])
-        optimiser.load_state_dict(state["optimiser"])
+        optimizer.load_state_dict(state["optimizer"])
         first = state["step"]
     mark(folder, "loaded")
     for step in range(first + 1, 1_000_000):
         tokens = torch.randint(0, vocabulary, (2, length + 1))
         logits = model(tokens[:, :-1])
         torch.autograd.backward(nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()))
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
         mark(folder, "step")
         if step % every == 0 and dist.get_rank() == 0:
-            state = {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "step": step}
+            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
             with open(folder / "new.pt", "wb") as file:
                 torch.save(state, file)
                 file.flush()

@@ -61,14 +61,14 @@ def main(action: str, folder: Path, sizes: list[int]) -> None:
     get_state_dict(*started([8, 64, 64, sizes[3]], True))  # what is imported and allocated once is not the model's
     Path("/proc/self/clear_refs").write_text("5")
     before, begun = status("VmRSS"), time.perf_counter()
-    model, optimiser = started(sizes, draws=action != "restore")
+    model, optimizer = started(sizes, draws=action != "restore")
     if action != "draw":
-        state: dict[str, Any] = dict(zip(("model", "optimiser"), get_state_dict(model, optimiser), strict=True))
+        state: dict[str, Any] = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer), strict=True))
         if action == "save":
             save(state, checkpoint_id=folder / "peer")
         else:
             load(state, checkpoint_id=folder / "peer")
-            set_state_dict(model, optimiser, model_state_dict=state["model"], optim_state_dict=state["optimiser"])
+            set_state_dict(model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
     rank_figures: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(rank_figures, (status("VmHWM") - before, time.perf_counter() - begun))
     if dist.get_rank() == 0 and action != "save":

@@ -21,7 +21,7 @@ from slipway.trainer.models import build
 from slipway.trainer.node.world import World
 from slipway.trainer.record import fence
 from slipway.trainer.record.recorder import RankRecorder
-from slipway.trainer.step.optimisers.momentum import adamw
+from slipway.trainer.step.optimizers.momentum import adamw
 from slipway.trainer.step.parallel import blocks
 from slipway.trainer.step.precision import autocast
 
@@ -63,7 +63,7 @@ def training(
         snapshot=snapshot,
         model=shape,
         batch=batch,
-        optimiser=sections.Optimiser(learning_rate=3e-4),
+        optimizer=sections.OptimizerConfig(learning_rate=3e-4),
         run=sections.Run(steps=100_000, precision=precision),
         checkpoint=sections.Checkpoint(every=1_000_000),
         layout=layout,
@@ -87,7 +87,7 @@ def our_step(chosen: resolved.Config, device: torch.device) -> Step:
 
 def bare(chosen: resolved.Config, device: torch.device) -> Step:
     """The least that trains: forward, backward, clip, step; always the same tokens."""
-    model, optimiser, tokens, rounds = _model_and_optimizer(chosen, device)
+    model, optimizer, tokens, rounds = _model_and_optimizer(chosen, device)
 
     def step() -> None:
         for _ in range(rounds):
@@ -95,9 +95,9 @@ def bare(chosen: resolved.Config, device: torch.device) -> Step:
                 logits = model(tokens[:, :-1])
             loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten()) / rounds
             torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(model.parameters(), chosen.optimiser.clip)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        nn.utils.clip_grad_norm_(model.parameters(), chosen.optimizer.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
     return step
 
@@ -108,17 +108,17 @@ def fabric(chosen: resolved.Config, device: torch.device) -> Step:
 
     precision = {"fp32": "32-true", "bf16": "bf16-mixed"}[chosen.run.precision]
     lightning = Fabric(accelerator="gpu" if device.type == "cuda" else "cpu", devices=1, precision=precision)
-    model_of_peer, optimising, tokens, rounds = _model_and_optimizer(chosen, device)
-    model, optimiser = lightning.setup(model_of_peer, optimising)
+    model_of_peer, optimizing, tokens, rounds = _model_and_optimizer(chosen, device)
+    model, optimizer = lightning.setup(model_of_peer, optimizing)
 
     def step() -> None:
         for _ in range(rounds):
             logits = model(tokens[:, :-1])
             loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten()) / rounds
             lightning.backward(loss)
-        lightning.clip_gradients(model, optimiser, max_norm=chosen.optimiser.clip)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        lightning.clip_gradients(model, optimizer, max_norm=chosen.optimizer.clip)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
     return step
 
@@ -154,4 +154,4 @@ def _model_and_optimizer(
     model = build(chosen.model, shapes.Data(vocabulary=VOCABULARY, length=chosen.batch.length)).to(device)
     blocks.set_forward(model, chosen.layout)
     tokens = torch.randint(0, VOCABULARY, (chosen.batch.micro, chosen.batch.length + 1), device=device)
-    return model, adamw(model, chosen.optimiser), tokens, chosen.batch.sequences // chosen.batch.micro
+    return model, adamw(model, chosen.optimizer), tokens, chosen.batch.sequences // chosen.batch.micro

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.proofs.scene import Figures, Scene, Unprovable
-from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.config.sections import OptimizerConfig
 from slipway.trainer.models.decoder import sight
 from slipway.trainer.models.decoder.attention import windowed
 from slipway.trainer.models.norms import RMSNorm
-from slipway.trainer.step.optimisers.momentum import adamw_for
-from slipway.trainer.step.optimisers.muon import Muon
+from slipway.trainer.step.optimizers.momentum import adamw_for
+from slipway.trainer.step.optimizers.muon import Muon
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 ADAMW_BYTES = 28
@@ -27,7 +27,7 @@ def operations(scene: Scene) -> Figures:
     yield {"unsigned tokens": _unsigned_tokens(scene)}
     yield from _norms(scene)
     yield from _loss(scene)
-    yield from _optimisers(scene)
+    yield from _optimizers(scene)
 
 
 def _unsigned_tokens(scene: Scene) -> str:
@@ -74,15 +74,15 @@ def _loss(scene: Scene) -> Figures:
     yield {"loss ms": scene.milliseconds(both_ways, 3), "loss GiB": scene.peak_gibibytes(both_ways)}
 
 
-def _optimisers(scene: Scene) -> Figures:
+def _optimizers(scene: Scene) -> Figures:
     count, width = scene.size(32, 2), scene.size(4096, 128)
     weights = [nn.Parameter(torch.randn(width, width, device=scene.device)) for _ in range(count)]
     for weight in weights:
         weight.grad = torch.randn_like(weight)
-    adamw = adamw_for(weights, Optimiser(learning_rate=1e-3))
+    adamw = adamw_for(weights, OptimizerConfig(learning_rate=1e-3))
     bytes_of_step = count * width**2 * ADAMW_BYTES
     yield {"AdamW GB/s": bytes_of_step / scene.milliseconds(adamw.step) / 1e6}
-    muon = Muon(weights, Optimiser(kind="muon", learning_rate=1e-3), None)
+    muon = Muon(weights, OptimizerConfig(kind="muon", learning_rate=1e-3), None)
     yield {f"Muon of {count} x {width}^2 ms": scene.milliseconds(muon.step, 2, 1)}
 
 

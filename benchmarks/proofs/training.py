@@ -25,7 +25,7 @@ from benchmarks.proofs.scene import NEEDS_CUDA, Figures, Scene
 from slipway.trainer.config.hardware import peak_flops
 from slipway.trainer.config.operation import Layout
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.config.sections import Batch, Optimiser, Precision
+from slipway.trainer.config.sections import Batch, OptimizerConfig, Precision
 from slipway.trainer.config.shapes import Data
 from slipway.trainer.elastic.process_groups import _connect
 from slipway.trainer.models.decoder import DecoderShape
@@ -55,15 +55,15 @@ def sharded(scene: Scene) -> Figures:
     if not scene.is_gpu:
         yield {"fp8": NEEDS_CUDA}
     faults = []
-    for precision, optimiser in itertools.product(precisions, ("adamw", "muon")):
-        expected = _losses(scene, shape, precision, optimiser, Layout())
-        compiles = (False, True) if optimiser == "adamw" else (False,)  # what is compiled knows no optimiser
+    for precision, optimizer in itertools.product(precisions, ("adamw", "muon")):
+        expected = _losses(scene, shape, precision, optimizer, Layout())
+        compiles = (False, True) if optimizer == "adamw" else (False,)  # what is compiled knows no optimiser
         for layout, compiled in itertools.product(LAYOUTS, compiles):
-            name = f"{layout}, {precision}, {optimiser}, {'compiled' if compiled else 'eager'}"
+            name = f"{layout}, {precision}, {optimizer}, {'compiled' if compiled else 'eager'}"
             try:
                 with _mesh_of_one(scene, layout):
                     chosen = Layout(shard="full" if layout == "FSDP" else "none", compile=compiled)
-                    losses = _losses(scene, shape, precision, optimiser, chosen)
+                    losses = _losses(scene, shape, precision, optimizer, chosen)
             except Exception as error:  # the others are still to be seen
                 faults.append(name)
                 yield {name: f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"}
@@ -96,14 +96,14 @@ def _mesh_of_one(scene: Scene, layout: str) -> Iterator[None]:
             setattr(known, name, function)
 
 
-def _losses(scene: Scene, shape: DecoderShape, precision: Precision, optimiser: str, layout: Layout) -> list[float]:
+def _losses(scene: Scene, shape: DecoderShape, precision: Precision, optimizer: str, layout: Layout) -> list[float]:
     """The losses of the first steps, always of the same samples."""
     torch.compiler.reset()
     length, vocabulary = scene.size(512, 32), 512
     batch = Batch(sequences=4, length=length, micro=2)
     with tempfile.TemporaryDirectory() as folder:
         config = steps.training(Path(folder), "0" * 64, shape, batch, layout, precision)
-        config = _with_optimiser(config, Optimiser(kind=optimiser, learning_rate=1e-3))  # type: ignore[arg-type]
+        config = _with_optimizer(config, OptimizerConfig(kind=optimizer, learning_rate=1e-3))  # type: ignore[arg-type]
         engine = Engine(config, World(0, 1, 0, scene.device), Data(vocabulary=vocabulary, length=length))
         rows = np.random.default_rng(0).integers(0, vocabulary - 1, (4, length + 1)).astype(np.uint16)
         losses = []
@@ -114,8 +114,8 @@ def _losses(scene: Scene, shape: DecoderShape, precision: Precision, optimiser: 
     return losses
 
 
-def _with_optimiser(config: Config, optimiser: Optimiser) -> Config:
-    return dataclasses.replace(config, optimiser=optimiser)
+def _with_optimizer(config: Config, optimizer: OptimizerConfig) -> Config:
+    return dataclasses.replace(config, optimizer=optimizer)
 
 
 def step(scene: Scene) -> Figures:
@@ -159,7 +159,7 @@ def _gpu_figures(chosen: Config, chosen_step: steps.Step, took: float) -> dict[s
     peak = peak_flops(torch.device("cuda", 0), "bf16")
     return {
         "MFU of bf16": gpu._flops_per_step(chosen) / took / peak if peak else None,
-        "waits": gpu.synchronisations_per_step(chosen_step),
+        "waits": gpu.synchronizations_per_step(chosen_step),
         "peak GiB": torch.cuda.max_memory_allocated() / 2**30,
         "retries": torch.cuda.memory_stats()["num_alloc_retries"],
     }

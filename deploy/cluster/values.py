@@ -78,7 +78,7 @@ class ObjectStoreValues(PeerValues):
     """The URL of the object store; empty for AWS's."""
     region: str
     """The region, if the store has regions."""
-    artefacts: Bucket
+    artifacts: Bucket
     """The place of MLflow's artefacts: s3://bucket/prefix. If it is empty, MLflow serves no artefacts."""
 
 

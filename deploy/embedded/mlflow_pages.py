@@ -45,9 +45,9 @@ def command(file: Path, port: int) -> list[str]:
 def main(file: str, port: str) -> None:
     """Create the database if it is missing, and become MLflow's server."""
     database.make_ready(Path(file))
-    artefacts = (Path(file).parent / "mlartifacts").as_uri()
+    artifacts = (Path(file).parent / "mlartifacts").as_uri()
     serve = ["server", "--host", HOST, "--port", port, "--workers", "1", "--backend-store-uri", f"{database.URI}{file}"]
-    folders = ["--default-artifact-root", artefacts, "--artifacts-destination", artefacts]
+    folders = ["--default-artifact-root", artifacts, "--artifacts-destination", artifacts]
     os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")  # nothing here uses these jobs
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", *serve, *folders])
 

@@ -19,7 +19,7 @@ from slipway.deploy.monitoring.platform_alerts import FLEET, PLATFORM
 from slipway.deploy.monitoring.recording import RECORDING
 from slipway.deploy.monitoring.rule import AlertRule, RecordingRule
 from slipway.deploy.monitoring.training_alerts import CHECKPOINTS, TRAININGS
-from slipway.operations.metrics.catalogue import PLATFORM_METRICS
+from slipway.operations.metrics.catalog import PLATFORM_METRICS
 from slipway.trainer.base.exposition import Metric
 from slipway.trainer.base.paths import CODE
 from slipway.trainer.metrics.job_metrics import JOB_METRICS

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from slipway.operations.metrics import catalogue as of
+from slipway.operations.metrics import catalog as of
 from slipway.operations.metrics.facts import STATES, DagsterReading, PlatformFacts, TrainingReading
 from slipway.trainer.base.exposition import Exposition
 from slipway.trainer.record.accounting import buckets

@@ -22,7 +22,7 @@ def main() -> None:
         torch.manual_seed(settings["seed"])
         vocabulary = training.text.tokenizer.vocab_size
         model = nn.Sequential(nn.Embedding(vocabulary, settings["width"]), nn.Linear(settings["width"], vocabulary))
-        optimiser = torch.optim.AdamW(model.parameters(), settings["learning_rate"])
+        optimizer = torch.optim.AdamW(model.parameters(), settings["learning_rate"])
 
         # Windows of the shards on this node, in an order that only the seed and the step decide.
         windows = script.Sequences(training.tier, training.text, "train", settings["length"])
@@ -33,20 +33,20 @@ def main() -> None:
         if training.restored:
             state = torch.load(io.BytesIO(training.restored.files["state.pt"]))
             model.load_state_dict(state["model"])
-            optimiser.load_state_dict(state["optimiser"])
+            optimizer.load_state_dict(state["optimizer"])
 
         for step in training.steps(settings["steps"]):
             numbers = samples.samples((step - 1) * settings["batch"], settings["batch"])
             loss = loss_of(model, windows.read(numbers))
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             training.report(loss.item())
             if training.due(settings["checkpoint_every"]):
                 with torch.no_grad():
                     measured = loss_of(model, held_out.read(first_held_out))
                 file = io.BytesIO()
-                torch.save({"model": model.state_dict(), "optimiser": optimiser.state_dict()}, file)
+                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
                 training.commit({"state.pt": file.getvalue()}, validation_loss=measured.item())
 
 

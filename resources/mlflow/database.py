@@ -109,11 +109,11 @@ def _change(database: Path) -> None:
         engine.dispose()
 
 
-def _fill(database: Path, artefacts: Path) -> None:
+def _fill(database: Path, artifacts: Path) -> None:
     """Let MLflow create what is missing: its tables, and the default experiment."""
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-    store = SqlAlchemyStore(f"{URI}{database}", str(artefacts))
+    store = SqlAlchemyStore(f"{URI}{database}", str(artifacts))
     # MLflow caches connections by the database's address, which the next call will use for another database.
     SqlAlchemyStore._engine_map.pop(store.db_uri, None)
     store.engine.dispose()

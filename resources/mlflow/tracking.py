@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field
 
 from slipway.resources import credentials
 from slipway.resources.credentials import PublicAddress
-from slipway.resources.mlflow import artefacts, circuit_breaker, database, filters, pages, sweeps
+from slipway.resources.mlflow import artifacts, circuit_breaker, database, filters, pages, sweeps
 from slipway.resources.mlflow.ledger_delivery import ShippedLedger
 from slipway.resources.mlflow.pages import Pages
 from slipway.resources.mlflow.sweeps import SweepRun, TrialRun
@@ -69,7 +69,7 @@ STEP_METRICS = (
     "data_seconds",
     "forward_seconds",
     "backward_seconds",
-    "optimiser_seconds",
+    "optimizer_seconds",
     "communication_seconds",
     "checkpoint_seconds",
     "cpu_cores",
@@ -153,13 +153,13 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         with self._silence():
             return self._ship(store, experiment, tags, trial)
 
-    def ship_artefacts(self, store: TrainingStore, durable: Path, *names: str) -> None:
+    def ship_artifacts(self, store: TrainingStore, durable: Path, *names: str) -> None:
         """Deliver the pending artefacts of a training, and the files called `names` of its folder. Raises as `ship`.
 
         Call it after `ship`, which creates the run, so that an artefact store that is away does not delay metrics.
         """
         with self._silence():
-            artefacts.deliver(self.client(), store, durable, ShippedLedger.of(store), (*artefacts.ALWAYS, *names))
+            artifacts.deliver(self.client(), store, durable, ShippedLedger.of(store), (*artifacts.ALWAYS, *names))
 
     def ship_sweep(self, folder: Path, sweep: SweepRun) -> None:
         """Update the parent run of a sweep. Raises as `ship` does."""
@@ -199,7 +199,7 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
                     client.log_batch(shipped.run, tags=environment)
                 for batch in _batches(list(_metrics(reading.events))):
                     client.log_batch(shipped.run, metrics=batch)
-                shipped.code += [name for name in artefacts.of_starts(reading.events) if name not in shipped.code]
+                shipped.code += [name for name in artifacts.of_starts(reading.events) if name not in shipped.code]
                 shipped.offsets[segment.name] = reading.offset
                 shipped.save(store)
                 if time.monotonic() > deadline:  # checked after a part, so that each call delivers at least one

@@ -267,7 +267,7 @@ def _by_gpu_use(target: KubernetesObject, settings: ServingSettings) -> Kubernet
         "minReplicas": settings.least_replicas,
         "maxReplicas": settings.most_replicas,
         "metrics": [{"type": "Pods", "pods": {"metric": {"name": settings.gpu_metric}, "target": above}}],
-        "behavior": _behaviour(settings),
+        "behavior": _behavior(settings),
     }
 
 
@@ -288,12 +288,12 @@ def _by_waiting(target: KubernetesObject, named: str, settings: ServingSettings)
         "maxReplicaCount": settings.most_replicas,
         "pollingInterval": 15,
         "fallback": {"failureThreshold": 3, "replicas": settings.least_replicas, "behavior": "currentReplicasIfHigher"},
-        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behaviour(settings)}},
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": _behavior(settings)}},
         "triggers": [{"type": "prometheus", "metricType": "AverageValue", "metadata": trigger}],
     }
 
 
-def _behaviour(settings: ServingSettings) -> KubernetesObject:
+def _behavior(settings: ServingSettings) -> KubernetesObject:
     """Scaling by one pod per minute, once the demand has lasted for some time."""
 
     def steps(seconds: int) -> KubernetesObject:

@@ -18,7 +18,7 @@ it makes no progress for this many times as long as the longest recent validatio
 REPEATED = (TRAINING.name, VALIDATING.name)
 """The phases that recur with a similar duration, so that their deadlines can be learned. Phases that wait for a tier
 are not among them, since a new start would wait for the same tier."""
-SHORT = ("", "forward", "backward", "pipeline", "optimiser", "communication")
+SHORT = ("", "forward", "backward", "pipeline", "optimizer", "communication")
 """The sections of a step with a similar duration in every step. Loading data is not one of them: it may be slow."""
 SILENT_SECONDS = 5.0
 """A process whose heartbeat has not changed for longer counts as silent: it is stuck, whatever it did last."""

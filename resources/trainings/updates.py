@@ -131,7 +131,7 @@ def means(facts: TrainingFacts, before: Mapping[str, Any], changes: Mapping[str,
         before, {name: field_value for name, field_value in changes.items() if name in changing.IN_PLACE}
     )
     then, now = (
-        (codec.build(SECTIONS["optimiser"], sections["optimiser"], "optimiser"), int(sections["run"]["steps"]))
+        (codec.build(SECTIONS["optimizer"], sections["optimizer"], "optimizer"), int(sections["run"]["steps"]))
         for sections in (before, after)
     )
     return schedule.consequence(then, now, _done(facts))

@@ -43,9 +43,9 @@ def without_its_score(platform: Platform, store: TrainingStore) -> Score:
     return score
 
 
-def materialised(platform: Platform, store: TrainingStore) -> dg.ExecuteInProcessResult:
+def materialized(platform: Platform, store: TrainingStore) -> dg.ExecuteInProcessResult:
     partition = keys.checkpoint_partition(store.id, store.commits()[-1].step)
-    return platform.materialise([keys.key(TINY, "evaluation")], partition)
+    return platform.materialize([keys.key(TINY, "evaluation")], partition)
 
 
 def jobs_of(platform: Platform) -> list[str]:
@@ -61,7 +61,7 @@ def figures(score: Score) -> Any:
 def test_two_ranks_of_a_job_find_the_score_of_one_process(platform: Platform, store: TrainingStore) -> None:
     before, commit = without_its_score(platform, store), store.commits()[-1]
     evaluated_by(store, ranks=2)
-    done = materialised(platform, store)
+    done = materialized(platform, store)
     assert done.success
     after = score_of(store.read(), commit)
     assert after is not None and (after.loss, after.bits_per_byte, after.accuracy, after.tokens) == figures(before)
@@ -72,14 +72,14 @@ def test_two_ranks_of_a_job_find_the_score_of_one_process(platform: Platform, st
 @pytest.mark.slow
 def test_a_small_checkpoint_is_evaluated_without_a_job(platform: Platform, store: TrainingStore) -> None:
     without_its_score(platform, store)
-    assert materialised(platform, store).success
+    assert materialized(platform, store).success
     assert jobs_of(platform) == []
 
 
 def test_ranks_that_the_recipe_cannot_have_are_refused_with_the_field(platform: Platform, store: TrainingStore) -> None:
     without_its_score(platform, store)
     evaluated_by(store, ranks=3)
-    done = materialised(platform, store)
+    done = materialized(platform, store)
     assert not done.success
     message = str(done.get_step_failure_events()[0].step_failure_data.error)
     assert "field evaluation.ranks: found 3, expected 0 or one of 1, 2, for 1 nodes of 2 ranks" in message

@@ -121,6 +121,6 @@ def _are_shown(instance: Instance, store: TrainingStore) -> bool:
     key = keys.key(store.specification().recipe, "incident")
     states = {}
     for report in _reports(store):
-        events = instance.materialisations(key, report.name)
+        events = instance.materializations(key, report.name)
         states[report.name] = events[0].metadata["state"].value if events else None
     return bool(states) and set(states.values()) <= {OVER, WAITING}

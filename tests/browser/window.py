@@ -20,7 +20,7 @@ from playwright.sync_api import FloatRect, Page, Request, expect, sync_playwrigh
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 WIDTH, HEIGHT = 1360, 900
-COLOURS = 128
+COLORS = 128
 """Of a picture, to keep it small."""
 PATIENCE_SECONDS = 240.0
 """What a page may take until it shows something: its first one loads megabytes of scripts."""
@@ -111,7 +111,7 @@ class Window:
         bottom = ends["y"] if ends else self.page.evaluate("document.body.getBoundingClientRect().bottom")
         clip = FloatRect(x=0, y=0, width=WIDTH, height=bottom if 1 <= bottom < height else height)
         with Image.open(io.BytesIO(self.page.screenshot(clip=clip))) as image:
-            image.quantize(COLOURS).save(self._pictures / f"{name}.png", optimize=True)
+            image.quantize(COLORS).save(self._pictures / f"{name}.png", optimize=True)
         self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})  # the next page is laid out for this one
 
     def _make(self, height: int) -> None:

@@ -41,8 +41,8 @@ def test_a_branch_repeats_its_parent_and_one_that_runs_is_changed_and_stopped(
 
     endless = slipway("branch", f"{parent.id}@100", "run.steps=1000000", "checkpoint.every=100000", "--json")
     store = platform.trainings.store(json.loads(endless.out)["training"])
-    result = slipway("set", store.id, "optimiser.learning_rate=0.002", "--why", "the loss rises")
-    assert result.out == f"{store.id} optimiser.learning_rate: 0.01 to 0.002, in place, between two steps\n", result.err
+    result = slipway("set", store.id, "optimizer.learning_rate=0.002", "--why", "the loss rises")
+    assert result.out == f"{store.id} optimizer.learning_rate: 0.01 to 0.002, in place, between two steps\n", result.err
     until(lambda: changes.applied(store.folder), "the ranks to take it over")
     assert slipway("stop", store.id).code == 0
     [change] = updates.known(store.folder)
@@ -51,7 +51,7 @@ def test_a_branch_repeats_its_parent_and_one_that_runs_is_changed_and_stopped(
     assert len(later) > 1 and max(later) <= 0.002
     output = slipway("show", store.id).out
     assert re.search(rf"continues +{parent.id}@100\n", output) and "branched with run.steps: 150 to 1000000\n" in output
-    assert "optimiser.learning_rate: 0.01 to 0.002; since step" in output
+    assert "optimizer.learning_rate: 0.01 to 0.002; since step" in output
 
 
 def test_bad_input_is_refused_with_one_sentence(parent: TrainingStore, slipway: Call):
@@ -62,4 +62,4 @@ def test_bad_input_is_refused_with_one_sentence(parent: TrainingStore, slipway: 
     assert refused.startswith("slipway: batch.length: found 8, expected 16, as it was: ") and "`init`" in refused
     assert "slipway: run.steps: found 150, expected more than 150" in slipway("branch", parent.id).err
     assert "found no FIELD=VALUE" in slipway("branch", f"{parent.id}@100", "steps").err
-    assert "it has succeeded" in slipway("set", parent.id, "optimiser.clip=2").err
+    assert "it has succeeded" in slipway("set", parent.id, "optimizer.clip=2").err

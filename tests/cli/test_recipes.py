@@ -100,7 +100,7 @@ def test_a_training_needs_a_dataset_to_train_on(slipway: Call, folder: Path):
 
 def test_a_recipe_is_shown_with_every_default(slipway: Call, folder: Path):
     training = json.loads(slipway("recipes", "show", "my-m", "--kind", "training", "--json").out)["training"]
-    assert (training["name"], training["optimiser"]["beta1"]) == (user_folder.TRAINING, 0.9)
+    assert (training["name"], training["optimizer"]["beta1"]) == (user_folder.TRAINING, 0.9)
     both = slipway("recipes", "show", user_folder.TRAINING).out
     assert both.startswith(f"# training {user_folder.TRAINING}\n") and f"# sweep {user_folder.SWEEP}\n" in both
 

@@ -24,7 +24,7 @@ FULL: dict[str, Any] = {
         "secret": "object-store",
         "endpoint": "https://objects.example",
         "region": "eu-1",
-        "artefacts": "s3://slipway/mlflow",
+        "artifacts": "s3://slipway/mlflow",
         "peers": [{"ipBlock": {"cidr": "10.8.0.0/24"}}],
     },
     "volumes": {"corpora": {"claim": "slipway-corpora"}},

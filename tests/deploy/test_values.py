@@ -77,7 +77,7 @@ def test_every_value_has_a_description():
         ({"platform": {"cluster": {"shared_memroy": "1Gi"}}}, "'shared_memroy'"),
         ({"platform": {"cluster": {"image": "other:1"}}}, "'image'"),
         ({"runs": {"resources": {"memory": "2 GB"}}}, "/runs/resources/memory"),
-        ({"objectStore": {"artefacts": "/folder"}}, "/objectStore/artefacts"),
+        ({"objectStore": {"artifacts": "/folder"}}, "/objectStore/artifacts"),
         ({"platform": {"tracking": {"uri": "http://user:word@elsewhere"}}}, "/platform/tracking/uri"),
         ({"network": {"apiServer": {"peers": []}}}, "/network/apiServer/peers"),
         ({"postgresql": {"peers": []}}, "/postgresql/peers"),

@@ -120,11 +120,11 @@ class Instance:
         """Launch a job, for a partition where it has some, with the configuration of its ops; returns the run's id."""
         return graphql.launch_job(self.url, "slipway", job, partition, config or {})
 
-    def materialise(self, training: TrainingStore) -> str:
+    def materialize(self, training: TrainingStore) -> str:
         """Materialise a training; returns the run's id."""
         return self.launch(training_key(training), partition=training.id)
 
-    def materialise_again(self, run: str) -> str:
+    def materialize_again(self, run: str) -> str:
         """Execute a run again; returns the new one's id."""
         return graphql.launch_again(self.url, run)
 
@@ -175,7 +175,7 @@ class Instance:
 
         return wait_until(started, f"run {run} executes its step")
 
-    def materialisations(self, key: dg.AssetKey, partition: str) -> list[dg.AssetMaterialization]:
+    def materializations(self, key: dg.AssetKey, partition: str) -> list[dg.AssetMaterialization]:
         """All of a partition, the newest first."""
         where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition])
         records = self.storage.fetch_materializations(where, limit=100).records
@@ -191,7 +191,7 @@ class Instance:
         """How often the training's checkpoints have been materialised; nothing while one has not been."""
         key = keys.key(training.specification().recipe, "checkpoint")
         partitions = [keys.checkpoint_partition(training.id, commit.step) for commit in training.commits()]
-        times = {len(self.materialisations(key, partition)) for partition in partitions}
+        times = {len(self.materializations(key, partition)) for partition in partitions}
         return set() if 0 in times else times
 
     # Trainings.

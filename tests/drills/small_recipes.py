@@ -30,7 +30,7 @@ owner: team:drills
 dataset: texts
 model: {layers: 2, width: 64, heads: 4, kv_heads: 2, hidden: 128}
 batch: {sequences: 32, length: 128, micro: 32}
-optimiser: {learning_rate: 1e-3, warmup_steps: 10} # a sweep finds a better one
+optimizer: {learning_rate: 1e-3, warmup_steps: 10} # a sweep finds a better one
 run: {steps: 200}
 checkpoint: {every: 25}
 storage: {nvme: {minutes: 0, last: 1}} # none by the clock
@@ -57,7 +57,7 @@ description: Four trials of equal length, two at once
 owner: team:drills
 training: {ALONE}
 space:
-  optimiser.learning_rate: {{loguniform: [1e-3, 1e-2]}}
+  optimizer.learning_rate: {{loguniform: [1e-3, 1e-2]}}
 sampler: random
 seed: 0
 trials: {TRIALS}

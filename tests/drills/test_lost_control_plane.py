@@ -21,7 +21,7 @@ STEPS = 150
 def test_a_training_under_way_is_found_finished_and_shown(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "lost control plane", steps=STEPS)
     with Watch(training.id) as watch:
-        lost = instance.materialise(training)
+        lost = instance.materialize(training)
         wait_until(training.commits, "a checkpoint is committed")
         (trainer,) = process_table.ranks(training.id)
         with stopped([trainer]):
@@ -32,8 +32,8 @@ def test_a_training_under_way_is_found_finished_and_shown(instance: Instance):
             assert instance.run(lost).status is DagsterRunStatus.FAILURE
             assert process_table.ranks(training.id) == [trainer]
         wait_until(lambda: training.id not in instance.open_trainings(), "it has come to its end", 240)
-    (materialisation,) = instance.materialisations(training_key(training), training.id)
-    assert materialisation.metadata["steps"].value == STEPS
+    (materialization,) = instance.materializations(training_key(training), training.id)
+    assert materialization.metadata["steps"].value == STEPS
     assert watch.trainers == {trainer}
     assert instance.jobs(training) == [f"{training.id}-i1"]
     assert steps(training) == list(range(1, STEPS + 1))
@@ -42,19 +42,19 @@ def test_a_training_under_way_is_found_finished_and_shown(instance: Instance):
 @pytest.mark.nightly
 def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "ended meanwhile", steps=STEPS)
-    lost = instance.materialise(training)
+    lost = instance.materialize(training)
     wait_until(training.commits, "a checkpoint is committed")
     with stopped(process_table.ranks(training.id)):
         instance.crash()
     ended = wait_until(training.exit, "the training has ended")
     assert ended.outcome == "succeeded"
-    assert not instance.materialisations(training_key(training), training.id)
+    assert not instance.materializations(training_key(training), training.id)
 
     instance.start()
-    wait_until(lambda: instance.materialisations(training_key(training), training.id), "the result is shown")
+    wait_until(lambda: instance.materializations(training_key(training), training.id), "the result is shown")
     wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed")
-    (materialisation,) = instance.materialisations(training_key(training), training.id)
-    assert materialisation.metadata["steps"].value == STEPS
+    (materialization,) = instance.materializations(training_key(training), training.id)
+    assert materialization.metadata["steps"].value == STEPS
     assert [run.run_id for run in instance.runs(tags_of(training))] == [lost]
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
 
@@ -62,7 +62,7 @@ def test_a_training_that_ended_meanwhile_is_shown_by_the_job_watch(instance: Ins
 @pytest.mark.nightly
 def test_closing_the_instance_leaves_a_training_alone_and_names_the_command_that_stops_it(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "closed instance", steps=STEPS)
-    instance.materialise(training)
+    instance.materialize(training)
     wait_until(training.commits, "a checkpoint is committed")
     (trainer,) = process_table.ranks(training.id)
     with stopped([trainer]):
@@ -83,7 +83,7 @@ def test_a_training_without_dagster_from_its_first_step_to_its_last_heals_itself
     instance: Instance,
 ):
     training = instance.propose(small_recipes.PAIR, "without Dagster", steps=STEPS)
-    instance.materialise(training)
+    instance.materialize(training)
     begun = wait_until(lambda: process_table.of_training(training.id), "its job has begun")
     with stopped(begun):
         instance.crash()
@@ -95,14 +95,14 @@ def test_a_training_without_dagster_from_its_first_step_to_its_last_heals_itself
 
     instance.start()
     wait_until(lambda: training.id not in instance.open_trainings(), "its duty is closed", 240)
-    (materialisation,) = instance.materialisations(training_key(training), training.id)
-    assert materialisation.metadata["steps"].value == STEPS
+    (materialization,) = instance.materializations(training_key(training), training.id)
+    assert materialization.metadata["steps"].value == STEPS
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
     (incident,) = incidents.names(training.folder)
     partition = f"{training.id}.{incident}"
     key = keys.key(small_recipes.PAIR, "incident")
-    materialised = wait_until(lambda: instance.materialisations(key, partition), "its incident is shown")[0]
-    assert materialised.metadata["kind"].value == KILLED
+    materialized = wait_until(lambda: instance.materializations(key, partition), "its incident is shown")[0]
+    assert materialized.metadata["kind"].value == KILLED
     tracking, due = Tracking(uri=instance.home.tracking_uri), all_trainings(instance.tiers)
     wait_until(lambda: training.id not in due.pending(WorkQueue.TRACKING), "MLflow has its metrics", 240)
     losses = tracking.client().get_metric_history(tracking.run_of(training), "loss")

@@ -74,7 +74,7 @@ def _under_way(instance: Instance, recipe: str, cause: str) -> tuple[TrainingSto
 
 
 def _started(instance: Instance, training: TrainingStore) -> tuple[TrainingStore, list[Process]]:
-    instance.materialise(training)
+    instance.materialize(training)
     wait_until(training.commits, "a checkpoint is committed")
     return training, process_table.ranks(training.id)
 
@@ -84,7 +84,7 @@ def _finishes(instance: Instance, training: TrainingStore) -> None:
     wait_until(lambda: training.id not in instance.open_trainings(), "the training is at its end", FINISH_SECONDS)
     ended = training.exit()
     assert ended is not None and ended.outcome == "succeeded"
-    assert len(instance.materialisations(training_key(training), training.id)) == 1
+    assert len(instance.materializations(training_key(training), training.id)) == 1
 
 
 def _goes_on_in_the_same_job(training: TrainingStore) -> None:

@@ -19,7 +19,7 @@ STEPS = 150
 def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "killed run", steps=STEPS)
     with Watch(training.id) as watch:
-        first = instance.materialise(training)
+        first = instance.materialize(training)
         wait_until(training.commits, "a checkpoint is committed")
         (trainer,) = process_table.ranks(training.id)
         with stopped([trainer]):
@@ -32,14 +32,14 @@ def test_a_killed_run_leaves_the_training_alone_and_the_next_run_adopts_it(insta
     assert watch.trainers == {trainer}
     assert instance.jobs(training) == [f"{training.id}-i1"]
     assert steps(training) == list(range(1, STEPS + 1))
-    assert len(instance.materialisations(training_key(training), training.id)) == 1
+    assert len(instance.materializations(training_key(training), training.id)) == 1
     assert wait_until(lambda: instance.times_shown(training), "all checkpoints are shown") == {1}
 
 
 def test_two_runs_launched_at_once_share_one_job(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "launched twice", steps=50)
     with Watch(training.id) as watch:
-        both = [instance.materialise(training), instance.materialise(training)]
+        both = [instance.materialize(training), instance.materialize(training)]
         for run in both:
             wait_until(functools.partial(instance.succeeded, run), "both runs succeed")
     assert len(watch.trainers) == 1
@@ -49,7 +49,7 @@ def test_two_runs_launched_at_once_share_one_job(instance: Instance):
 
 def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(instance: Instance):
     training = instance.propose(small_recipes.ALONE, "cancelled run", steps=150)
-    cancelled = instance.materialise(training)
+    cancelled = instance.materialize(training)
     wait_until(training.commits, "a checkpoint is committed")
     (trainer,) = process_table.ranks(training.id)
     with stopped([trainer]):
@@ -68,7 +68,7 @@ def test_a_cancelled_run_stops_its_training_until_it_is_materialised_again(insta
     assert [run.run_id for run in instance.runs(tags_of(training))] == [cancelled]
     assert instance.jobs(training) == [f"{training.id}-i1"]
 
-    again = instance.materialise(training)
+    again = instance.materialize(training)
     wait_until(lambda: restored_from(training, 2), "it goes on")
     assert restored_from(training, 2) == reached
     wait_until(lambda: instance.succeeded(again), "the second run succeeds")
@@ -83,5 +83,5 @@ def test_executing_a_run_of_the_job_watch_again_wants_its_training(instance: Ins
     wait_until(lambda: training.id not in instance.open_trainings(), "the training is stopped")
     assert not training.read().should_run
 
-    again = instance.materialise_again(shown_by)
+    again = instance.materialize_again(shown_by)
     wait_until(lambda: instance.succeeded(again), "it is brought to its end")

@@ -26,7 +26,7 @@ def test_the_example_recovers_from_a_lost_node_and_a_killed_process(instance: In
     recipe = instance.recipes.scripts[small_recipes.SCRIPT]
     training = instance.propose_recipe(recipe, "lost node")
     (instance.home.root.parent / "code" / "bigram.py").write_text("raise SystemExit('edited meanwhile')\n")
-    instance.materialise(training)
+    instance.materialize(training)
     _loses_its_node(instance, training)
     _loses_its_process(training)
     wait_until(lambda: training.id not in instance.open_trainings(), "the script is at its end", FINISH_SECONDS)
@@ -61,13 +61,13 @@ def _went_on_from_its_checkpoints(training: TrainingStore, total: int) -> None:
 
 
 def _is_shown(instance: Instance, training: TrainingStore) -> None:
-    (result,) = instance.materialisations(training_key(training), training.id)
+    (result,) = instance.materializations(training_key(training), training.id)
     assert result.metadata["incarnations"].value == 3
     wait_until(lambda: instance.times_shown(training) == {1}, "its checkpoints are shown")
     last = training.commits()[-1]
     partition = keys.checkpoint_partition(training.id, last.step)
-    (materialisation,) = instance.materialisations(keys.key(small_recipes.SCRIPT, "checkpoint"), partition)
-    assert materialisation.metadata["validation_loss"].value == last.metrics["validation_loss"]
+    (materialization,) = instance.materializations(keys.key(small_recipes.SCRIPT, "checkpoint"), partition)
+    assert materialization.metadata["validation_loss"].value == last.metrics["validation_loss"]
     progress = json.loads((instance.home.durable / last.folder / "progress.json").read_bytes())
     assert progress["lineage"]["snapshot"] == training.specification().snapshot
     assert progress["config"]["script"] == training.specification().script

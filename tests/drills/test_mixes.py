@@ -98,8 +98,8 @@ def test_a_mix_is_read_as_its_weights_say_although_a_rank_dies_and_a_dataset_is_
     samples = recipe.batch.sequences * recipe.batch.length
     texts, more = CHANGE * samples * 3 // 4, CHANGE * samples // 4 + (STEPS - CHANGE) * samples
     assert read(training)[STEPS] == {small_recipes.DATASET: texts, MORE: more}
-    materialisations = instance.materialisations(training_key(training), training.id)
-    assert len(materialisations) == 1 and f"{more:,}" in str(materialisations[0].metadata["datasets"].value)
+    materializations = instance.materializations(training_key(training), training.id)
+    assert len(materializations) == 1 and f"{more:,}" in str(materializations[0].metadata["datasets"].value)
 
 
 def _did_the_same_again(training: TrainingStore) -> None:

@@ -71,15 +71,15 @@ def _trained(instance: Instance, cause: str) -> TrainingStore:
     training = instance.propose(RECIPE, cause, steps=50)
     all_trainings(instance.tiers).start(training, "drill", "as a person does")
     key = keys.key(RECIPE, "training")
-    wait_until(lambda: instance.materialisations(key, training.id), f"{cause}: its result is shown", PATIENCE)
+    wait_until(lambda: instance.materializations(key, training.id), f"{cause}: its result is shown", PATIENCE)
     partition = keys.checkpoint_partition(training.id, training.commits()[-1].step)
     wait_until(
-        lambda: instance.materialisations(keys.key(RECIPE, "evaluation"), partition),
+        lambda: instance.materializations(keys.key(RECIPE, "evaluation"), partition),
         f"{cause}: it is evaluated",
         PATIENCE,
     )
     wait_until(
-        lambda: instance.materialisations(keys.key(RECIPE, "candidate"), training.id),
+        lambda: instance.materializations(keys.key(RECIPE, "candidate"), training.id),
         f"{cause}: it is judged",
         PATIENCE,
     )

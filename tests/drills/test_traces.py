@@ -39,7 +39,7 @@ def test_a_training_is_one_trace_from_the_run_of_its_asset_to_the_parts_of_each_
     traced: Instance, collector: Collector
 ):
     training = traced.propose(small_recipes.PAIR, "traced", steps=STEPS)
-    run = traced.materialise(training)
+    run = traced.materialize(training)
     wait_until(lambda: traced.succeeded(run), "the training has ended", PATIENCE)
     asset = keys.key(small_recipes.PAIR, "training").to_user_string()
     wait_until(lambda: asset in {span.name for span in collector.spans}, "its run is sent", PATIENCE)
@@ -50,7 +50,7 @@ def test_a_training_is_one_trace_from_the_run_of_its_asset_to_the_parts_of_each_
         (asset, job, f"rank {rank}", f"step {step}", part)
         for rank in (0, 1)
         for step in range(EVERY, STEPS + 1, EVERY)
-        for part in ("data", "forward", "backward", "communication", "optimiser")
+        for part in ("data", "forward", "backward", "communication", "optimizer")
     }
     wait_until(lambda: expected <= paths(collector), "all of it is sent", PATIENCE)
     spans = collector.spans

@@ -24,7 +24,7 @@ from tests.drills.process_table import wait_until
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 RECIPE = small_recipes.ALONE
 MODEL, LANE = f"drill-{RECIPE}", f"drill_{RECIPE}"
-LEARNS = ["optimiser.learning_rate=1e-2", "batch.sequences=16", "batch.micro=16", "batch.length=64"]
+LEARNS = ["optimizer.learning_rate=1e-2", "batch.sequences=16", "batch.micro=16", "batch.length=64"]
 """With these it beats, in short steps, a guess by frequency alone."""
 PATIENCE = 600.0
 """Seconds that a training may take to become the champion; much more than it does."""

@@ -32,7 +32,7 @@ def test_a_choice_that_is_not_on_the_list_is_refused_before_a_run_begins(instanc
 def test_a_node_is_measured(instance: Instance):
     config = {"platform__preflight": {"config": {"seconds": 1.0, "disk_size": "8M"}}}
     _succeed(instance, "node_diagnose", "node-0", config)
-    [done, *_] = instance.materialisations(keys.PREFLIGHT, "node-0")
+    [done, *_] = instance.materializations(keys.PREFLIGHT, "node-0")
     assert done.metadata["node"].value == "node-0" and done.metadata["verdict"].value
 
 

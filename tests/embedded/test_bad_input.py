@@ -57,10 +57,10 @@ def test_a_value_of_the_wrong_type(slipway: Slipway):
 
 
 def test_a_sweep_over_a_parameter_that_the_training_does_not_have(slipway: Slipway):
-    line = slipway.edit(SWEEP, "optimiser.learning_rate", "optimiser.inertia")
+    line = slipway.edit(SWEEP, "optimizer.learning_rate", "optimizer.inertia")
     assert slipway.refusal("demo").startswith(
-        f"{slipway.recipes / SWEEP}:{line}: space.optimiser.inertia: found an unknown parameter, "
-        "expected one of optimiser.kind, optimiser.learning_rate, "
+        f"{slipway.recipes / SWEEP}:{line}: space.optimizer.inertia: found an unknown parameter, "
+        "expected one of optimizer.kind, optimizer.learning_rate, "
     )
     assert not slipway.home.root.exists()
 

@@ -36,8 +36,8 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def png(width: int, height: int, *parts: bytes, depth: int = 8, colour: int = 2, interlaced: int = 0) -> bytes:
-    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
+def png(width: int, height: int, *parts: bytes, depth: int = 8, color: int = 2, interlaced: int = 0) -> bytes:
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, interlaced)
     return b"\x89PNG\r\n\x1a\n" + b"".join([chunk(b"IHDR", header), *parts, chunk(b"IEND", b"")])
 
 
@@ -53,8 +53,8 @@ CHUNKS = st.builds(
     | st.binary(max_size=9).map(lambda a: b"a\0\0" + a),
 )
 PNGS = st.builds(
-    lambda width, height, parts, depth, colour, interlaced: png(
-        width, height, *parts, depth=depth, colour=colour, interlaced=interlaced
+    lambda width, height, parts, depth, color, interlaced: png(
+        width, height, *parts, depth=depth, color=color, interlaced=interlaced
     ),
     st.integers(0, 9) | st.integers(0, 2**32 - 1),
     st.integers(0, 9) | st.integers(0, 2**32 - 1),

@@ -110,7 +110,7 @@ class Installation:
             finally:
                 process.kill()
 
-    def materialise(self, assets: Sequence[dg.AssetKey], partition: str = "") -> str:
+    def materialize(self, assets: Sequence[dg.AssetKey], partition: str = "") -> str:
         """Ask for a run that materialises assets; returns its id."""
         selection = [{"path": list(key.path)} for key in assets]
         tags = [{"key": "dagster/partition", "value": partition}] if partition else []
@@ -149,9 +149,9 @@ class Installation:
         """The partitions of an asset."""
         return list(self._asset(asset)["partitionKeys"])
 
-    def materialised(self, asset: dg.AssetKey) -> list[str]:
+    def materialized(self, asset: dg.AssetKey) -> list[str]:
         """The partitions of an asset's materialisations, the newest first."""
-        return [materialisation["partition"] for materialisation in self._asset(asset)["assetMaterializations"]]
+        return [materialization["partition"] for materialization in self._asset(asset)["assetMaterializations"]]
 
     def _knows(self, asset: dg.AssetKey) -> bool:
         return "partitionKeys" in self._asset(asset)

@@ -44,15 +44,15 @@ def champion(installed: Installation) -> str:
     """The training that the demo's lane has led to, from documents to a champion; its id."""
     with installed.reached():
         dataset = [dg.AssetKey([DATASET, name]) for name in ("documents", "tokenizer", "snapshot", "suite")]
-        installed.until_succeeded(installed.materialise(dataset))
+        installed.until_succeeded(installed.materialize(dataset))
         training = start(installed)
-        installed.until(lambda: installed.materialised(CHAMPION), f"{training} to become the champion")
+        installed.until(lambda: installed.materialized(CHAMPION), f"{training} to become the champion")
     return training
 
 
 def test_the_lane_of_the_demo_ends_with_a_champion(installed: Installation, champion: str):
     with installed.reached():
-        assert installed.materialised(CHAMPION) == [champion]
+        assert installed.materialized(CHAMPION) == [champion]
 
 
 def test_an_upgrade_in_the_middle_of_a_training_leaves_its_pods_alone(installed: Installation, champion: str):
@@ -65,7 +65,7 @@ def test_an_upgrade_in_the_middle_of_a_training_leaves_its_pods_alone(installed:
     assert not control & uids(control_plane()), "the upgrade replaces every pod of its own"
     assert uids(running(training)) == before, "the training is still in its middle"
     with installed.reached():
-        installed.until(lambda: training in installed.materialised(TRAININGS), f"the end of {training}")
+        installed.until(lambda: training in installed.materialized(TRAININGS), f"the end of {training}")
     assert uids(of_training(training)) <= before, "it ended with the pods that it began with"
 
 

@@ -48,7 +48,7 @@ class Site:
         )
         self.compute = KubernetesCompute(settings=platform_settings["compute"])
 
-    def materialise(self, node: str) -> dg.ExecuteInProcessResult:
+    def materialize(self, node: str) -> dg.ExecuteInProcessResult:
         assert keys.NODES.name is not None
         self.instance.add_dynamic_partitions(keys.NODES.name, [node])
         resources = {"tiers": self.tiers, "compute": self.compute}
@@ -108,7 +108,7 @@ def test_a_node_is_staged_by_a_pod_that_is_pinned_to_it(site: Site):
         stack.close()
 
     looking = in_mid_copy(site, "node-1", look_and_go_on)
-    result = site.materialise("node-1")
+    result = site.materialize("node-1")
     looking.join()
     assert result.success
     [pod] = staging_pods
@@ -128,11 +128,11 @@ def interrupt() -> None:
 def test_a_run_that_is_interrupted_leaves_the_pod_to_the_next_one(site: Site):
     with half_a_shard(site.held_source()) as rest:
         in_mid_copy(site, "node-0", interrupt)
-        assert not site.materialise("node-0").success
+        assert not site.materialize("node-0").success
         [pod] = site.pods()
         assert not pod["metadata"].get("deletionTimestamp")
         go_on(site.held_source(), rest)
-    assert site.materialise("node-0").success
+    assert site.materialize("node-0").success
     assert is_staged(site.snapshot.sha256, site.tiers.nvme_path("node-0"))
 
 
@@ -144,14 +144,14 @@ def test_a_run_that_is_cancelled_stops_the_pod(site: Site):
 
     with half_a_shard(site.held_source()):
         in_mid_copy(site, "node-0", cancel)
-        assert not site.materialise("node-0").success
+        assert not site.materialize("node-0").success
         until(lambda: not site.pods(), "the pod to stop")
     assert not is_staged(site.snapshot.sha256, site.tiers.nvme_path("node-0"))
 
 
 def test_the_run_fails_with_the_reason_from_the_node(site: Site):
     (site.durable / "snapshots" / f"{site.snapshot.sha256}.json").unlink()
-    result = site.materialise("node-0")
+    result = site.materialize("node-0")
     assert not result.success
     [failure] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     error_text = str(failure.step_failure_data.error)

@@ -35,13 +35,13 @@ def test_a_checkpoint_that_is_chosen_is_continued_by_a_training_that_should_run(
     parent = platform.finished()
     partition = keys.checkpoint_partition(parent.id, 100)
     platform.add(keys.checkpoint_partitions(TINY), partition)
-    fields = ["optimiser.learning_rate=0.002", "run.steps=200"]
+    fields = ["optimizer.learning_rate=0.002", "run.steps=200"]
     result = execute(platform, "branch", "branch_checkpoint", partition, fields=fields, name="slower")
     assert result.success
     [child] = [platform.trainings.store(id) for id in platform.trainings.pending(WorkQueue.RUN) if id != parent.id]
     specification, wish = child.specification(), child.desired()
     assert specification.branch is not None and specification.branch.training == parent.id
-    assert specification.identity_config["optimiser"]["learning_rate"] == 0.002
+    assert specification.identity_config["optimizer"]["learning_rate"] == 0.002
     assert wish is not None and (wish.want, wish.why) == ("run", f"it continues {parent.id}@100: slower")
 
 
@@ -52,16 +52,16 @@ def test_what_cannot_be_continued_or_changed_fails_the_run_with_the_reason(platf
     platform.add(keys.training_partitions(TINY), parent.id)
     result = execute(platform, "branch", "branch_checkpoint", partition, fields=["run.seed=9"])
     assert refusal(result).startswith("run.seed: found 9, expected 0, as it was")
-    result = execute(platform, "set", "set_fields", parent.id, fields=["optimiser.clip=2"])
+    result = execute(platform, "set", "set_fields", parent.id, fields=["optimizer.clip=2"])
     assert refusal(result).startswith(f"training {parent.id}: it has succeeded")
 
 
 def test_a_training_that_is_chosen_is_changed(platform: Platform):
     store = platform.start_training("once more")
-    result = execute(platform, "set", "set_fields", store.id, fields=["optimiser.learning_rate=0.002"], why="a test")
+    result = execute(platform, "set", "set_fields", store.id, fields=["optimizer.learning_rate=0.002"], why="a test")
     assert result.success
     [change] = updates.known(store.folder)
-    assert (change.fields, change.why) == ({"optimiser.learning_rate": 0.002}, "a test")
+    assert (change.fields, change.why) == ({"optimizer.learning_rate": 0.002}, "a test")
 
 
 @pytest.mark.slow

@@ -13,10 +13,10 @@ def test_it_shows_what_waits_for_a_person_and_writes_the_page_and_the_digest(pla
     store.record_exit(1, "failed", "model: found 3 heads", BY, ("node-0",), kind=causes.CONFIGURATION)
     store.want("stop", "job watch", "it would fail again", by_platform=True)
     platform.apply("incidents")
-    done = platform.materialise([daily_report.KEY])
+    done = platform.materialize([daily_report.KEY])
     assert done.success
-    [materialisation] = done.asset_materializations_for_node("platform__morning")
-    figures = {name: value.value for name, value in materialisation.metadata.items()}
+    [materialization] = done.asset_materializations_for_node("platform__morning")
+    figures = {name: value.value for name, value in materialization.metadata.items()}
     assert figures["waiting_for_a_person"] == 1 and "recipe" in str(figures["to_be_done"])
     page = (platform.home.durable / daily_report.FILE).read_text()
     assert page.count('<article class="red">') == 1 and store.id in page

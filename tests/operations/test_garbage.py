@@ -32,7 +32,7 @@ def outdated(platform: Platform) -> str:
     assert before is not None
     first = min((platform.root / "corpus").rglob("*.py"))
     first.write_text("an entirely new beginning " * 30)
-    assert platform.materialise(LANE).success
+    assert platform.materialize(LANE).success
     assert pointer.current(durable, "texts") != before
     for folder in ("shards", "snapshots", "documents", "segments"):
         for path in (durable / folder).iterdir():

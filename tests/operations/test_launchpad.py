@@ -51,7 +51,7 @@ def test_several_trainings_are_launched_together(server: Webserver, instance: dg
     instance.add_dynamic_partitions(keys.NODES.name or "", ["node-0", "node-1"])
     both = known(instance, "alone-000000000001", "alone-000000000002")
     training = keys.key(ALONE, "training")
-    assert server.materialise_each(training, both) == ["LaunchRunSuccess", "LaunchRunSuccess"]
+    assert server.materialize_each(training, both) == ["LaunchRunSuccess", "LaunchRunSuccess"]
     backfill = instance.get_backfill(server.backfill([training], both))
     assert backfill is not None and backfill.asset_selection == [training]
 

@@ -46,19 +46,19 @@ def figures(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, float]:
 
 
 def backed_up(platform: Platform) -> tuple[dg.AssetMaterialization, dg.AssetCheckEvaluation]:
-    result = platform.materialise([asset.KEY])
+    result = platform.materialize([asset.KEY])
     assert result.success
-    [materialisation] = result.asset_materializations_for_node("platform__metadata_backup")
+    [materialization] = result.asset_materializations_for_node("platform__metadata_backup")
     [check] = result.get_asset_check_evaluations()
-    return materialisation, check
+    return materialization, check
 
 
 def test_a_backup_is_restored_and_holds_what_was_counted(tracked: Platform, backup: Path):
-    materialisation, check = backed_up(tracked)
+    materialization, check = backed_up(tracked)
     assert check.passed, check.description
     restored = {name: figures(check.metadata)[name] for name in ("runs", "models", "recipes")}
     assert restored == {"runs": tracked.instance.get_runs_count(), "models": 1, "recipes": 3}
-    assert figures(materialisation.metadata)["bytes"] > 0
+    assert figures(materialization.metadata)["bytes"] > 0
 
 
 def test_recipes_are_backed_up_as_they_are_whatever_they_name_and_whether_or_not_they_are_right(
@@ -130,9 +130,9 @@ def test_a_backup_that_is_killed_at_any_write_is_none_and_the_next_days_removes_
 
 
 def test_a_restored_backup_is_a_home_with_its_history(tracked: Platform, backup: Path):
-    materialisation, _ = backed_up(tracked)
-    version = (materialisation.tags or {})["dagster/data_version"]
-    folder = str(materialisation.metadata["folder"].value)
+    materialization, _ = backed_up(tracked)
+    version = (materialization.tags or {})["dagster/data_version"]
+    folder = str(materialization.metadata["folder"].value)
     metadata_backup.restore(FolderTier(backup), folder, version, tracked.root / "restored")
     with dg.DagsterInstance.local_temp(str(tracked.root / "restored" / "dagster")) as instance:
         runs = {run.run_id for run in tracked.instance.get_runs()}
@@ -142,13 +142,13 @@ def test_a_restored_backup_is_a_home_with_its_history(tracked: Platform, backup:
 
 
 def test_a_damaged_backup_is_not_restored(tracked: Platform, backup: Path):
-    materialisation, _ = backed_up(tracked)
-    folder, path = str(materialisation.metadata["folder"].value), next(backup.rglob("mlflow.db"))
+    materialization, _ = backed_up(tracked)
+    folder, path = str(materialization.metadata["folder"].value), next(backup.rglob("mlflow.db"))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(DamagedCheckpoint, match=r"mlflow.db: found BLAKE3"):
-        version = (materialisation.tags or {})["dagster/data_version"]
+        version = (materialization.tags or {})["dagster/data_version"]
         metadata_backup.restore(FolderTier(backup), folder, version, tracked.root / "restored")
     assert not (tracked.root / "restored").exists()
 

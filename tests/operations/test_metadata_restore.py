@@ -60,8 +60,8 @@ def times_shown(platform: Platform, store: TrainingStore) -> dict[str, list[int]
     partitions = [keys.checkpoint_partition(store.id, commit.step) for commit in store.commits()]
     client = platform.tracking.client()
     return {
-        "training": [len(platform.materialisations("training", store.id))],
-        "checkpoints": [len(platform.materialisations("checkpoint", partition)) for partition in partitions],
+        "training": [len(platform.materializations("training", store.id))],
+        "checkpoints": [len(platform.materializations("checkpoint", partition)) for partition in partitions],
         "losses": sorted(metric.step for metric in client.get_metric_history(platform.tracking.run_of(store), "loss")),
     }
 
@@ -88,7 +88,7 @@ def test_what_was_shown_since_the_backup_is_shown_again_once(before: Platform):
     assert was["training"] == [1] and set(was["checkpoints"]) == {1} and was["losses"]
     with restored(before) as platform:
         store = platform.trainings.store(store.id)
-        assert not platform.materialisations("training", store.id), "the database is that of the backup"
+        assert not platform.materializations("training", store.id), "the database is that of the backup"
         for _ in range(2):
             show_all(platform, store)
             assert times_shown(platform, store) == was

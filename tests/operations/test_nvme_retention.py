@@ -24,7 +24,7 @@ def staged_on(platform: Platform, *nodes: str) -> str:
     platform.add(keys.NODES, *nodes)
     for node in nodes:
         shutil.rmtree(platform.tiers.nvme_path(node), ignore_errors=True)
-        assert platform.materialise([STAGED], node).success
+        assert platform.materialize([STAGED], node).success
     current = pointer.current(platform.home.durable, "texts")
     assert current is not None
     return current
@@ -76,9 +76,9 @@ def test_with_the_defaults_a_snapshot_of_this_week_stays(platform: Platform):
 
 def test_staging_shows_bytes_seconds_and_rate(platform: Platform):
     staged_on(platform, "node-0")
-    [materialisation] = platform.materialisations("staged_shards", "node-0", "texts")
+    [materialization] = platform.materializations("staged_shards", "node-0", "texts")
     figures = {
-        name: value.value for name, value in materialisation.metadata.items() if isinstance(value.value, int | float)
+        name: value.value for name, value in materialization.metadata.items() if isinstance(value.value, int | float)
     }
     assert figures["copied_bytes"] == figures["bytes"] > 0
     assert figures["gigabytes_per_second"] == figures["copied_bytes"] / figures["seconds"] / 1e9
@@ -89,7 +89,7 @@ def test_a_durable_tier_that_is_too_slow_is_a_warning_that_blocks_nothing(platfo
         durable=str(platform.home.durable), nvme=platform.home.nvme, read_gigabytes_per_second=1e-9
     )
     platform.add(keys.NODES, "node-0")
-    result = platform.materialise([STAGED], "node-0")
+    result = platform.materialize([STAGED], "node-0")
     [check] = result.get_asset_check_evaluations()
     assert result.success and not check.passed and not check.blocking
     assert check.severity is dg.AssetCheckSeverity.WARN
@@ -114,8 +114,8 @@ def test_a_tier_that_lost_shards_is_made_up_for_by_another_origin(platform: Plat
     )
     current = staged_on(platform, "node-0")
     assert is_staged(current, platform.tiers.nvme_path("node-0"))
-    [materialisation] = platform.materialisations("staged_shards", "node-0", "texts")
-    assert "missing" in str(materialisation.metadata["origin_faults"].value)
+    [materialization] = platform.materializations("staged_shards", "node-0", "texts")
+    assert "missing" in str(materialization.metadata["origin_faults"].value)
 
 
 def test_an_origin_with_a_place_for_a_node_stands_for_every_other_node():

@@ -98,7 +98,7 @@ def test_mlflow_is_told_the_password_and_nobody_else(guarded: Platform, monkeypa
     assert f"Basic {login}" in Refuses.logins
     for hangs_up in (False, True):
         monkeypatch.setattr(Refuses, "hangs_up", hangs_up)
-        assert not guarded.materialise([candidate], store.id).success
+        assert not guarded.materialize([candidate], store.id).success
     guarded.queue(dg.RunRequest(asset_selection=[candidate], tags={"dagster/partition": store.id}))
     back_up(guarded)
     assert list((guarded.root / "backup").rglob("notifications.yaml")), "the backup has the settings of notifications"

@@ -76,21 +76,21 @@ def test_checkpoints_that_are_kept_for_ever_add_up():
 
 
 def looked(platform: Platform) -> tuple[dg.AssetMaterialization, dg.AssetCheckEvaluation]:
-    result = platform.materialise([storage.KEY])
+    result = platform.materialize([storage.KEY])
     assert result.success
-    [materialisation] = result.asset_materializations_for_node("platform__storage")
+    [materialization] = result.asset_materializations_for_node("platform__storage")
     [check] = result.get_asset_check_evaluations()
-    return materialisation, check
+    return materialization, check
 
 
 def test_each_tier_is_shown_with_its_use_and_outlook(platform: Platform):
-    materialisation, check = looked(platform)
+    materialization, check = looked(platform)
     assert check.passed, check.description
     figures = {
-        name: value.value for name, value in materialisation.metadata.items() if isinstance(value.value, int | float)
+        name: value.value for name, value in materialization.metadata.items() if isinstance(value.value, int | float)
     }
     assert 0 < figures["durable_used_gigabytes"] < figures["durable_gigabytes"]
-    assert materialisation.metadata["durable_days_until_full"].value == "never"
+    assert materialization.metadata["durable_days_until_full"].value == "never"
 
 
 @pytest.fixture

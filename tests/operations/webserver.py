@@ -124,7 +124,7 @@ class Webserver:
         assert answer["__typename"] == "LaunchRunSuccess", answer
         return str(answer["run"]["runId"])
 
-    def materialise_each(self, asset: dg.AssetKey, partitions: Sequence[str]) -> list[str]:
+    def materialize_each(self, asset: dg.AssetKey, partitions: Sequence[str]) -> list[str]:
         """Ask for a run for each partition of an asset, all in one request; what became of each."""
         params = [self._params("__ASSET_JOB", {}, partition, [asset]) for partition in partitions]
         answer = self._ask(_SEVERAL, {"params": params})["launchMultipleRuns"]

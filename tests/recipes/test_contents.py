@@ -20,7 +20,7 @@ def of_pictures(folder: Folder, model: str, length: str = "") -> dict[str, int]:
     folder.write(
         "trainings/digits.yaml",
         "slipway: training/1\ndescription: Digits\nowner: team:training\ndataset: digits\n"
-        f"{model}\nbatch:\n  sequences: 8\n  micro: 8\n{length}optimiser:\n  learning_rate: 0.01\nrun:\n  steps: 10\n"
+        f"{model}\nbatch:\n  sequences: 8\n  micro: 8\n{length}optimizer:\n  learning_rate: 0.01\nrun:\n  steps: 10\n"
         "checkpoint:\n  every: 5\nplacement:\n  nodes: {min: 1, max: 1}\n  ranks_per_node: 1\n"
         "recovery:\n  no_progress_seconds: 60\n  failures_without_checkpoint: 3\nregistered_model: digits\n",
     )

@@ -23,12 +23,12 @@ def test_a_section_that_the_file_leaves_out_can_be_set(folder: Folder):
 
 def test_a_parameter_of_a_sweep_is_two_parts(folder: Folder):
     environ = {
-        "SLIPWAY_SWEEPS__TINY_DECODER__TRIAL__OPTIMISER__CLIP": "0.5",
-        "SLIPWAY_SWEEPS__TINY_DECODER__SPACE__OPTIMISER__BETA2": "{choice: [0.9, 0.95]}",
+        "SLIPWAY_SWEEPS__TINY_DECODER__TRIAL__OPTIMIZER__CLIP": "0.5",
+        "SLIPWAY_SWEEPS__TINY_DECODER__SPACE__OPTIMIZER__BETA2": "{choice: [0.9, 0.95]}",
     }
     sweep = load(folder.path, environ).sweeps["tiny-decoder"]
-    assert sweep.trial["optimiser.clip"] == 0.5
-    assert sweep.space["optimiser.beta2"].choice == (0.9, 0.95)
+    assert sweep.trial["optimizer.clip"] == 0.5
+    assert sweep.space["optimizer.beta2"].choice == (0.9, 0.95)
 
 
 def test_an_empty_value_is_null(folder: Folder):
@@ -63,7 +63,7 @@ TRAININGS__TINY_DECODER__OWNER__X=1
     owner.x: found a field of a value, expected owner to be a section
 TRAININGS__TINY_DECODER__NOPE__X=1
     nope: found an unknown field, expected one of description, owner, dataset, placement, recovery, retrain, renewal,
-    mix, model, batch, optimiser, run, checkpoint, validation, communication, layout, storage, observation,
+    mix, model, batch, optimizer, run, checkpoint, validation, communication, layout, storage, observation,
     evaluation, hardware, runtime, init, registered_model, suite, gate
 TRAININGS__TINY_DECODER__NAME=x
     name: found "x", expected no such variable: a recipe has the name of its file

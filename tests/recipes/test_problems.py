@@ -85,10 +85,10 @@ heads: 4 # d -> heads: 5 # d
     model.heads: found 5, expected a divisor of width (128)
 
 learning_rate: 3e-3 -> learning_rate: 1e999
-    optimiser.learning_rate: found Infinity, expected a finite number
+    optimizer.learning_rate: found Infinity, expected a finite number
 
 learning_rate: 3e-3 -> learning_rate: fast
-    optimiser.learning_rate: found "fast", expected a number
+    optimizer.learning_rate: found "fast", expected a number
 
 model: # -> model:\n  kind: rnn #
     +1 model.kind: found "rnn", expected one of decoder, encoder, resnet, vit, or a module's dotted name
@@ -198,60 +198,60 @@ run.steps: 80 -> run.steps: -1
 run.steps: 80 -> run.steps: 80\n  model.width: 130
     -1 trial: found parameters that model.heads (4) does not fit, expected a divisor of width (130) there
 
-optimiser.beta2: -> optimiser.beta3:
-    space.optimiser.beta3: found an unknown parameter (did you mean beta2?), expected one of optimiser.kind,
-        optimiser.learning_rate, optimiser.schedule, optimiser.warmup_steps, optimiser.final_fraction,
-        optimiser.decay_fraction, optimiser.beta1, optimiser.beta2, optimiser.momentum, optimiser.weight_decay,
-        optimiser.clip
+optimizer.beta2: -> optimizer.beta3:
+    space.optimizer.beta3: found an unknown parameter (did you mean beta2?), expected one of optimizer.kind,
+        optimizer.learning_rate, optimizer.schedule, optimizer.warmup_steps, optimizer.final_fraction,
+        optimizer.decay_fraction, optimizer.beta1, optimizer.beta2, optimizer.momentum, optimizer.weight_decay,
+        optimizer.clip
 
-optimiser.beta2: -> optimizer.beta2:
-    space.optimizer.beta2: found an unknown parameter (did you mean optimiser?), expected <section>.<field>, the section
-        one of model, batch, optimiser, run, checkpoint, validation, communication, mix, layout, storage, observation,
+optimizer.beta2: -> optimiser.beta2:
+    space.optimiser.beta2: found an unknown parameter (did you mean optimizer?), expected <section>.<field>, the section
+        one of model, batch, optimizer, run, checkpoint, validation, communication, mix, layout, storage, observation,
         evaluation, hardware, runtime, recovery
 
-optimiser.beta2: -> beta2:
+optimizer.beta2: -> beta2:
     space.beta2: found an unknown parameter, expected <section>.<field>, the section one of model, batch,
-        optimiser, run, checkpoint, validation, communication, mix, layout, storage, observation, evaluation,
+        optimizer, run, checkpoint, validation, communication, mix, layout, storage, observation, evaluation,
         hardware, runtime, recovery
 
 {choice: [0.9, 0.95, 0.99]} -> {choice: [0.9, 1.5]}
-    space.optimiser.beta2.choice.1: found 1.5, expected 0 or more, below 1
+    space.optimizer.beta2.choice.1: found 1.5, expected 0 or more, below 1
 
 {choice: [0.9, 0.95, 0.99]} -> {choice: []}
-    space.optimiser.beta2.choice: found [], expected 1 or more
+    space.optimizer.beta2.choice: found [], expected 1 or more
 
 {choice: [0.9, 0.95, 0.99]} -> {between: [0, 1]}
-    space.optimiser.beta2.between: found an unknown field, expected one of loguniform, uniform, randint,
+    space.optimizer.beta2.between: found an unknown field, expected one of loguniform, uniform, randint,
         choice, step, when
 
 {choice: [0.9, 0.95, 0.99]} -> {}
-    space.optimiser.beta2: found {}, expected exactly one of loguniform, uniform, randint, choice
+    space.optimizer.beta2: found {}, expected exactly one of loguniform, uniform, randint, choice
 
 [3e-4, 1e-2] -> [1e-2, 3e-4]
-    space.optimiser.learning_rate.loguniform: found [0.01, 0.0003], expected [low, high] with low below high
+    space.optimizer.learning_rate.loguniform: found [0.01, 0.0003], expected [low, high] with low below high
 
 [3e-4, 1e-2] -> [0, 1]
-    space.optimiser.learning_rate.loguniform: found [0, 1], expected numbers above 0
+    space.optimizer.learning_rate.loguniform: found [0, 1], expected numbers above 0
 
 [3e-4, 1e-2] -> [0.1]
-    space.optimiser.learning_rate.loguniform.1: found nothing, expected a number
+    space.optimizer.learning_rate.loguniform.1: found nothing, expected a number
 
 [3e-4, 1e-2] -> [1, 2, 3]
-    space.optimiser.learning_rate.loguniform: found [1, 2, 3], expected a list of 2
+    space.optimizer.learning_rate.loguniform: found [1, 2, 3], expected a list of 2
 
 [3e-4, 1e-2] -> 3
-    space.optimiser.learning_rate.loguniform: found 3, expected a list
+    space.optimizer.learning_rate.loguniform: found 3, expected a list
 
 {choice: [0.9, 0.95, 0.99]} -> {choice: [0.9]}\n  model.width: {choice: [130]}
     +1 space.model.width.choice.0: found 130, expected a value that model.heads (4) fits: a divisor of width
         (130) there
 
-optimiser.beta2: -> run.steps: {randint: [1, 2]}\n  optimiser.beta2:
+optimizer.beta2: -> run.steps: {randint: [1, 2]}\n  optimizer.beta2:
     space.run.steps: found a parameter that the rungs decide, expected a parameter other than run.steps,
         validation.every
 
-run.steps: 80 -> run.steps: 80\n  optimiser.beta2: 0.9
-    -13 space.optimiser.beta2: found a parameter that `trial` sets too, expected it in only one of the two
+run.steps: 80 -> run.steps: 80\n  optimizer.beta2: 0.9
+    -13 space.optimizer.beta2: found a parameter that `trial` sets too, expected it in only one of the two
 
 seed: 0 -> seed: 0\nplacement: {ranks_per_node: 0}
     +1 placement.ranks_per_node: found 0, expected 1 or more

@@ -85,15 +85,15 @@ def test_a_sweep_reads_back_equal_from_what_it_dumps():
 
 def test_a_parameter_can_be_set_and_nothing_else_changes(folder: Folder):
     training = load(folder.path, {}).trainings["tiny-decoder"]
-    changed = with_parameters(training, {"optimiser.learning_rate": 0.001, "run.steps": 80})
-    assert (changed.optimiser.learning_rate, changed.run.steps) == (0.001, 80)
-    assert with_parameters(changed, {"optimiser.learning_rate": 0.003, "run.steps": 300}) == training
+    changed = with_parameters(training, {"optimizer.learning_rate": 0.001, "run.steps": 80})
+    assert (changed.optimizer.learning_rate, changed.run.steps) == (0.001, 80)
+    assert with_parameters(changed, {"optimizer.learning_rate": 0.003, "run.steps": 300}) == training
 
 
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ({"optimiser.beta2": 2}, "optimiser.beta2: found 2, expected 0 or more, below 1"),
+        ({"optimizer.beta2": 2}, "optimizer.beta2: found 2, expected 0 or more, below 1"),
         ({"run.steps": 1.5}, "run.steps: found 1.5, expected a whole number"),
         (
             {"run.length": 1},
@@ -161,7 +161,7 @@ def test_tests_and_installed_packages_are_left_out(path: str):
 @pytest.mark.parametrize(("written", "value"), [("3e-4", 3e-4), ("1", 1.0), (".5", 0.5), ("+2.", 2.0)])
 def test_numbers_may_be_written_as_people_do(folder: Folder, written: str, value: float):
     folder.edit(TRAINING, "learning_rate: 3e-3", f"learning_rate: {written}")
-    assert load(folder.path, {}).trainings["tiny-decoder"].optimiser.learning_rate == value
+    assert load(folder.path, {}).trainings["tiny-decoder"].optimizer.learning_rate == value
 
 
 def test_words_that_are_switches_or_dates_in_yaml_1_1_are_text(folder: Folder):

@@ -77,8 +77,8 @@ def test_an_override_of_an_unknown_parameter_is_refused(scripted: Folder):
         ("seed: 0", "Seed: 0", "parameters.Seed", "found 0, expected a lower-case name"),
         (
             "retrain: null",
-            "optimiser: null #",
-            "optimiser",
+            "optimizer: null #",
+            "optimizer",
             "found an unknown field, expected one of description, owner, dataset, placement, recovery, retrain, "
             "renewal, code, command, parameters",
         ),

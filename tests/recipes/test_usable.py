@@ -36,7 +36,7 @@ def test_good_recipes_can_all_be_used(folder: Path):
 
 
 def test_a_bad_training_takes_its_sweep_with_it_and_leaves_the_others(folder: Path):
-    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
+    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  color: red\n  layers:")
     usable_recipes = usable(folder, None, {})
     assert list(usable_recipes.recipes.scripts) == ["bigram"] and list(usable_recipes.recipes.datasets) == [
         "python-stdlib"
@@ -90,17 +90,17 @@ def test_a_recipe_that_cannot_be_read_leaves_the_others(make: Callable[[Path], N
 
 
 def test_one_recipe_can_be_used_whatever_is_wrong_with_others(folder: Path):
-    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
+    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  color: red\n  layers:")
     recipes = usable_with(folder, "datasets", "python-stdlib", {})
     assert (list(recipes.datasets), list(recipes.trainings), list(recipes.sweeps)) == (["python-stdlib"], [], [])
 
 
 def test_what_is_wrong_with_what_a_recipe_stands_on_is_said_and_nothing_else(folder: Path):
-    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  colour: red\n  layers:")
+    edit(folder, "trainings/tiny-decoder.yaml", "  layers:", "  color: red\n  layers:")
     (folder / "trainings" / "other.yaml").write_text("slipway: training/2\n")
     with pytest.raises(InvalidRecipes) as refused:
         usable_with(folder, "sweeps", "tiny-decoder", {})
-    assert [problem.field for problem in refused.value.problems] == ["model.colour"]
+    assert [problem.field for problem in refused.value.problems] == ["model.color"]
 
 
 def test_a_recipe_of_which_nothing_can_be_made_takes_out_its_lane_alone(folder: Path):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from slipway.resources import code, code_difference
-from slipway.resources.mlflow import artefacts
+from slipway.resources.mlflow import artifacts
 from slipway.trainer.base import digest
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEAwq0\n" + "Ab3+/xZ9" * 8 + "\n-----END RSA PRIVATE KEY-----\n"
@@ -70,7 +70,7 @@ def test_of_files_that_git_does_not_know_only_those_that_run_are_recorded(checko
         "own/lazy.py": "B = 2\n",
         "trainer/loop.py": "C = 3\n",
         "recipes/script/start.py": "import neighbour\n",
-        "recipes/script/neighbour.py": "D = 4\n",
+        "recipes/script/neighbor.py": "D = 4\n",
     }
     beside = ("own/unused.py", "tests/helper.py", "notes.py", "data.csv", "ui-token", ".env", "a b\nc", "own/model.txt")
     for name, text in runs.items():
@@ -184,5 +184,5 @@ def test_what_an_earlier_release_kept_comes_to_mlflow_without_its_secrets(tmp_pa
     client = SimpleNamespace(
         log_artifact=lambda run, path, folder: sent.update({Path(path).name: Path(path).read_text()})
     )
-    artefacts._deliver_code(client, "run", tmp_path / "code" / "1+2.diff")
+    artifacts._deliver_code(client, "run", tmp_path / "code" / "1+2.diff")
     assert "PLANTED" not in sent["1+2.diff"] and AWS not in sent["1+2.diff"] and " A = 1" in sent["1+2.diff"]

@@ -51,7 +51,7 @@ _TRAINING = {
     "dataset": "texts",
     "model": {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "hidden": 64},
     "batch": {"sequences": 4, "length": 16, "micro": 4},
-    "optimiser": {"learning_rate": 0.01},
+    "optimizer": {"learning_rate": 0.01},
     "run": {"steps": STEPS},
     "checkpoint": {"every": EVERY},
     "placement": {"nodes": {"min": 1, "max": 1}, "ranks_per_node": 1},
@@ -64,7 +64,7 @@ _SWEEP = {
     "description": "The learning rate",
     "owner": "team:training",
     "training": TINY,
-    "space": {"optimiser.learning_rate": {"loguniform": [0.001, 0.03]}},
+    "space": {"optimizer.learning_rate": {"loguniform": [0.001, 0.03]}},
     "sampler": "random",
     "seed": 1,
     "trials": 4,
@@ -242,7 +242,7 @@ class Platform:
             instance=self.instance, tags=dict(request.tags), raise_on_error=False, resources=self.resources
         )
 
-    def materialise(self, assets: Iterable[dg.AssetKey], partition: str | None = None) -> dg.ExecuteInProcessResult:
+    def materialize(self, assets: Iterable[dg.AssetKey], partition: str | None = None) -> dg.ExecuteInProcessResult:
         """What a person does in the UI."""
         tags = {"dagster/partition": partition} if partition else {}
         return self.launch(dg.RunRequest(asset_selection=list(assets), tags=tags))
@@ -256,7 +256,7 @@ class Platform:
         asset_job = self.repository.get_implicit_global_asset_job_def()
         return asset_job.get_subset(asset_selection=set(request.asset_selection))
 
-    def materialisations(self, noun: str, partition: str, recipe: str = TINY) -> list[dg.AssetMaterialization]:
+    def materializations(self, noun: str, partition: str, recipe: str = TINY) -> list[dg.AssetMaterialization]:
         where = dg.AssetRecordsFilter(asset_key=keys.key(recipe, noun), asset_partitions=[partition])
         records = self.instance.fetch_materializations(where, limit=100).records
         return [record.asset_materialization for record in records if record.asset_materialization]

@@ -41,9 +41,9 @@ def test_each_commit_is_shown_once(platform: Platform):
         assert platform.apply("checkpoint_arrivals") == []
     assert platform.partitions(CHECKPOINTS) == partitions(store)
     for commit, partition in zip(store.commits(), partitions(store), strict=True):
-        [materialisation] = platform.materialisations("checkpoint", partition)
-        assert (materialisation.tags or {})["dagster/data_version"] == commit.manifest
-        assert materialisation.metadata["step"].value == commit.step
+        [materialization] = platform.materializations("checkpoint", partition)
+        assert (materialization.tags or {})["dagster/data_version"] == commit.manifest
+        assert materialization.metadata["step"].value == commit.step
     assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
 
@@ -93,9 +93,9 @@ def test_evaluation_measures_all_that_wait_and_then_nothing_is_left_to_do(platfo
     scores = [score for _, score in evaluated(store.read())]
     assert len(scores) == 3 and scores[-1].loss < scores[0].loss
     for (_, score), partition in zip(evaluated(store.read()), partitions(store), strict=True):
-        [materialisation] = platform.materialisations("evaluation", partition)
-        assert materialisation.metadata["bits_per_byte"].value == pytest.approx(score.bits_per_byte)
-        assert "loss_curve" in materialisation.metadata
+        [materialization] = platform.materializations("evaluation", partition)
+        assert materialization.metadata["bits_per_byte"].value == pytest.approx(score.bits_per_byte)
+        assert "loss_curve" in materialization.metadata
     assert platform.apply("checkpoint_arrivals") == []
     assert platform.trainings.pending(WorkQueue.CHECKPOINTS) == []
 
@@ -148,8 +148,8 @@ def test_the_same_step_committed_by_the_next_incarnation_is_shown_anew(platform:
     platform.trainings.start(store, BY, "a test", (WorkQueue.CHECKPOINTS,))
     for _ in range(3):
         platform.apply("checkpoint_arrivals")
-    materialisations = platform.materialisations("checkpoint", partitions(store)[-1])
-    versions = [(materialisation.tags or {})["dagster/data_version"] for materialisation in materialisations]
+    materializations = platform.materializations("checkpoint", partitions(store)[-1])
+    versions = [(materialization.tags or {})["dagster/data_version"] for materialization in materializations]
     assert versions == ["d" * 64, old.manifest]
     assert platform.partitions(CHECKPOINTS) == partitions(store)
 

@@ -81,7 +81,7 @@ def test_whatever_is_wrong_with_one_training_the_others_are_shown_and_it_is_repo
     for _ in range(3):
         for sensor in SENSORS:
             platform.apply(sensor)
-    assert len(platform.materialisations("training", good.id)) == 1
+    assert len(platform.materializations("training", good.id)) == 1
     assert len(platform.partitions(CHECKPOINTS)) == len(good.commits())
     assert platform.trainings.pending(WorkQueue.RUN) in ([], [broken.id])
     problem_texts = problems(platform, keys.key(TINY, "training"), broken.id)
@@ -117,7 +117,7 @@ def test_a_training_of_a_recipe_that_is_gone_keeps_no_other_from_its_run(platfor
 
 def test_a_partition_that_is_no_training_fails_its_run_and_opens_no_duty(platform: Platform):
     platform.add(keys.training_partitions(TINY), "tiny-nonsense")
-    assert not platform.materialise([keys.key(TINY, "training")], "tiny-nonsense").success
+    assert not platform.materialize([keys.key(TINY, "training")], "tiny-nonsense").success
     assert [platform.trainings.pending(duty) for duty in WorkQueue] == [[]] * len(WorkQueue)
     assert not (platform.trainings.root / "tiny-nonsense").exists()
 
@@ -126,8 +126,8 @@ def test_a_success_without_steps_in_its_ledger_is_shown(platform: Platform):
     store = platform.finished(WorkQueue.RUN)
     shutil.rmtree(store.folder / "ledger")
     platform.apply("job_watch")
-    [materialisation] = platform.materialisations("training", store.id)
-    assert "loss" not in materialisation.metadata and materialisation.metadata["steps"].value == 150
+    [materialization] = platform.materializations("training", store.id)
+    assert "loss" not in materialization.metadata and materialization.metadata["steps"].value == 150
 
 
 def test_a_checkpoint_whose_partition_was_deleted_by_hand_gets_it_again(platform: Platform):
@@ -152,11 +152,11 @@ def test_what_a_restored_older_database_lacks_is_shown_again(platform: Platform,
     assert platform.trainings.with_pending_work() == set()
     with dg.instance_for_test(UNCAPTURED, temp_dir=str(older)) as instance:
         restored = Platform(tmp_path, instance)
-        assert restored.partitions(CHECKPOINTS) == [] and not restored.materialisations("training", store.id)
+        assert restored.partitions(CHECKPOINTS) == [] and not restored.materializations("training", store.id)
         for _ in range(3):
             for sensor in ("job_watch", "checkpoint_arrivals"):
                 restored.apply(sensor)
-        assert len(restored.materialisations("training", store.id)) == 1
+        assert len(restored.materializations("training", store.id)) == 1
         assert len(restored.partitions(CHECKPOINTS)) == len(store.commits())
         assert restored.trainings.with_pending_work() == set()
 

@@ -44,8 +44,8 @@ def metadata_of(platform: Platform, key: dg.AssetKey, partition: str | None = No
     """The metadata of each materialisation, the newest first."""
     where = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None)
     records = platform.instance.fetch_materializations(where, limit=100).records
-    materialisations = [record.asset_materialization for record in records if record.asset_materialization]
-    return [{name: value.value for name, value in every.metadata.items()} for every in materialisations]
+    materializations = [record.asset_materialization for record in records if record.asset_materialization]
+    return [{name: value.value for name, value in every.metadata.items()} for every in materializations]
 
 
 def test_a_failed_incarnation_is_an_incident_with_its_cause_and_it_says_what_it_cost_once_the_training_goes_on(

@@ -59,7 +59,7 @@ def exported(platform: Platform, store: TrainingStore) -> Path:
 def registered(platform: Platform) -> str:
     """Have the finished training's best checkpoint registered and promoted; its manifest."""
     both = [keys.key(TINY, "candidate"), keys.key(TINY, "champion")]
-    assert platform.materialise(both, platform.finished().id).success
+    assert platform.materialize(both, platform.finished().id).success
     version = Registry(platform.tracking, platform.home.durable).aliased(MODEL, CHAMPION)
     assert version is not None
     return version.tags[MANIFEST_TAG]
@@ -87,7 +87,7 @@ def test_a_training_that_is_offered_with_given_weights_trains_from_them(platform
     platform.advance(store)
     loss = [event["loss"] for event in store.events() if event["event"] == "step"]
     before = [event["loss"] for event in first.events() if event["event"] == "step"]
-    assert [event["digest"] for event in store.events() if event["event"] == "initialised"]
+    assert [event["digest"] for event in store.events() if event["event"] == "initialized"]
     progress_record = progress.read(platform.home.durable / store.commits()[-1].folder)
     known = [first.specification().snapshot] if layout == "checkpoint" else None
     assert recipe.init is not None

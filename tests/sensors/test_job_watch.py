@@ -117,9 +117,9 @@ def test_a_result_that_no_run_showed_is_materialised_once(platform: Platform):
     store = platform.finished(WorkQueue.RUN)
     for _ in range(3):
         assert platform.apply("job_watch") == []
-    [materialisation] = platform.materialisations("training", store.id)
-    assert materialisation.metadata["steps"].value == STEPS
-    assert (materialisation.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
+    [materialization] = platform.materializations("training", store.id)
+    assert materialization.metadata["steps"].value == STEPS
+    assert (materialization.tags or {})["dagster/data_version"] == store.commits()[-1].manifest
     assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
@@ -127,7 +127,7 @@ def test_a_result_is_in_the_event_log_when_the_daemon_dies_before_the_tick_is_ov
     store = platform.finished(WorkQueue.RUN)
     for _ in range(3):
         assert not platform.tick("job_watch").asset_events
-    assert len(platform.materialisations("training", store.id)) == 1
+    assert len(platform.materializations("training", store.id)) == 1
 
 
 def test_an_end_without_success_is_not_lost_either(platform: Platform):
@@ -147,10 +147,10 @@ def test_an_end_without_success_is_not_lost_either(platform: Platform):
 
 def test_what_the_run_itself_showed_is_not_shown_again(platform: Platform):
     store = platform.finished(WorkQueue.RUN)
-    assert platform.materialise([keys.key("tiny", "training")], store.id).success
+    assert platform.materialize([keys.key("tiny", "training")], store.id).success
     for _ in range(2):
         assert platform.apply("job_watch") == []
-    assert len(platform.materialisations("training", store.id)) == 1
+    assert len(platform.materializations("training", store.id)) == 1
     assert platform.trainings.pending(WorkQueue.RUN) == []
 
 
@@ -172,7 +172,7 @@ def test_a_result_does_not_wait_for_a_run_that_is_queued_behind_other_trainings(
         assert platform.apply("job_watch") == []
     assert platform.trainings.pending(WorkQueue.RUN) == []
     assert platform.launch(request).success, "its turn comes"
-    assert len(platform.materialisations("training", store.id)) == 1
+    assert len(platform.materializations("training", store.id)) == 1
 
 
 def test_without_nodes_a_run_is_requested_all_the_same_and_waits(platform: Platform):
@@ -188,7 +188,7 @@ def test_a_training_that_cannot_be_read_does_not_hold_up_the_others(platform: Pl
     for path in broken.folder.glob("terms.*"):
         path.write_text("{")
     platform.apply("job_watch")
-    assert len(platform.materialisations("training", store.id)) == 1
+    assert len(platform.materializations("training", store.id)) == 1
 
 
 def test_what_a_training_waits_for_too_long_is_shown_once(platform: Platform):

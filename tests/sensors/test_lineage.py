@@ -19,7 +19,7 @@ def demanding(platform: Platform) -> Platform:
 
 def judged(platform: Platform) -> dg.AssetCheckEvaluation:
     """The check of the finished training's lineage."""
-    result = platform.materialise([keys.key(TINY, "candidate")], platform.finished().id)
+    result = platform.materialize([keys.key(TINY, "candidate")], platform.finished().id)
     [evaluation] = [
         candidate for candidate in result.get_asset_check_evaluations() if candidate.check_name == HAS_LINEAGE
     ]

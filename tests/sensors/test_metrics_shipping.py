@@ -65,7 +65,7 @@ def test_a_finished_training_is_delivered_whole(tracked: Platform):
     assert ShippedLedger.of(store).experiment == run.info.experiment_id
     figures = {"accuracy", "samples_per_second", "data_seconds", "forward_seconds", "backward_seconds", "host_memory"}
     assert figures <= run.data.metrics.keys()
-    assert run.data.params["optimiser.learning_rate"] == "0.01"
+    assert run.data.params["optimizer.learning_rate"] == "0.01"
     assert run.data.tags["slipway.training"] == store.id
     assert run.info.run_name == naming.of(store.read()) and run.info.run_name.startswith(f"{TINY}, ")
     assert {"evaluation_loss", "evaluation_accuracy", "evaluation_bits_per_byte"} <= run.data.metrics.keys()
@@ -81,7 +81,7 @@ def test_a_score_that_is_measured_after_the_end_reaches_the_run_once(tracked: Pl
     assert evaluated_steps(tracked, store) == [commit_of_store.step for commit_of_store in store.commits()[:-1]]
     aside.rename(score)
     tracked.add(keys.checkpoint_partitions(TINY), partition := keys.checkpoint_partition(store.id, commit.step))
-    assert tracked.materialise([keys.key(TINY, "evaluation")], partition).success
+    assert tracked.materialize([keys.key(TINY, "evaluation")], partition).success
     for _ in range(2):
         tracked.apply("metrics_shipping")
     assert evaluated_steps(tracked, store) == [commit_of_store.step for commit_of_store in store.commits()]

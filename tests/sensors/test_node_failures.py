@@ -126,7 +126,7 @@ def staged_version(platform: Platform, node: str) -> str | None:
 def stage(platform: Platform, node: str) -> str:
     """Have the snapshot's shards on a node; the snapshot."""
     platform.add(keys.NODES, node)
-    assert platform.materialise([STAGED], node).success
+    assert platform.materialize([STAGED], node).success
     current = staged_version(platform, node)
     assert current is not None
     return current

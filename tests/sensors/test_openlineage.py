@@ -15,7 +15,7 @@ import pytest
 from slipway.resources.openlineage.target import OpenLineage
 from slipway.resources.trainings.store import TrainingStore
 from slipway.trainer.record import fence
-from tests.resources.openlineage.test_target import Catalogue, catalogue  # noqa: F401 - a fixture
+from tests.resources.openlineage.test_target import Catalog, catalog  # noqa: F401 - a fixture
 from tests.sensors.platform import BY, Platform
 
 FACETS: dict[str, Any] = {
@@ -92,64 +92,64 @@ def test_snapshot_training_and_checkpoints_are_reported_once_in_valid_events(pla
     assert versions == [commit.manifest for commit in store.commits()]
 
 
-def test_a_server_hears_of_a_checkpoint_when_it_is_there(platform: Platform, catalogue: Catalogue):  # noqa: F811
-    telling(platform, OpenLineage(url=catalogue.url))
+def test_a_server_hears_of_a_checkpoint_when_it_is_there(platform: Platform, catalog: Catalog):  # noqa: F811
+    telling(platform, OpenLineage(url=catalog.url))
     store = platform.start_training("told as it goes")
     assert store.claim(1, ("node-0",), "first start", BY)
     platform.apply("openlineage")
-    assert kinds(catalogue.events, store) == ["START"]
+    assert kinds(catalog.events, store) == ["START"]
     fence.commit(store.folder, fence.Commit(5, fence.Token(1), "checkpoints/5", "0" * 64, {"loss": 1.0}, 1e9))
     platform.apply("openlineage")
     platform.apply("openlineage")
-    assert kinds(catalogue.events, store) == ["START", "RUNNING"]
+    assert kinds(catalog.events, store) == ["START", "RUNNING"]
     store.record_exit(1, "failed", "the disk is full", BY)
     store.want("stop", BY, "a test")
     platform.apply("openlineage")
-    assert kinds(catalogue.events, store) == ["START", "RUNNING", "FAIL"]
-    assert catalogue.events[-1]["run"]["facets"]["errorMessage"]["message"] == "the disk is full"
+    assert kinds(catalog.events, store) == ["START", "RUNNING", "FAIL"]
+    assert catalog.events[-1]["run"]["facets"]["errorMessage"]["message"] == "the disk is full"
 
 
 def test_while_the_catalogue_is_away_nothing_is_lost_and_the_tick_says_so(
     platform: Platform,
-    catalogue: Catalogue,  # noqa: F811
+    catalog: Catalog,  # noqa: F811
 ):
     store = platform.finished()
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         telling(platform, OpenLineage(url=f"http://127.0.0.1:{nobody.getsockname()[1]}"))
         assert "events are not sent yet" in str(platform.tick("openlineage").skip_message)
-    telling(platform, OpenLineage(url=catalogue.url))
+    telling(platform, OpenLineage(url=catalog.url))
     platform.apply("openlineage")
-    assert kinds(catalogue.events, store) == ["START", "RUNNING", "RUNNING", "RUNNING", "COMPLETE"]
+    assert kinds(catalog.events, store) == ["START", "RUNNING", "RUNNING", "RUNNING", "COMPLETE"]
 
 
 def test_a_catalogue_that_goes_away_in_the_middle_gets_the_rest_later(
     platform: Platform,
-    catalogue: Catalogue,  # noqa: F811
+    catalog: Catalog,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ):
     store, send = platform.finished(), OpenLineage.send
 
     def breaking(self: OpenLineage, event: dict[str, Any]) -> None:
-        catalogue.answer = 503 if len(catalogue.events) == 3 else 201
+        catalog.answer = 503 if len(catalog.events) == 3 else 201
         send(self, event)
 
-    telling(platform, OpenLineage(url=catalogue.url))
+    telling(platform, OpenLineage(url=catalog.url))
     with monkeypatch.context() as broken:
         broken.setattr(OpenLineage, "send", breaking)
         platform.apply("openlineage")
-    assert len(catalogue.events) == 3
-    catalogue.answer = 201
+    assert len(catalog.events) == 3
+    catalog.answer = 201
     platform.apply("openlineage")
-    assert kinds(catalogue.events, store) == ["START", "RUNNING", "RUNNING", "RUNNING", "COMPLETE"]
-    ids = [json.dumps(event, sort_keys=True) for event in catalogue.events]
+    assert kinds(catalog.events, store) == ["START", "RUNNING", "RUNNING", "RUNNING", "COMPLETE"]
+    ids = [json.dumps(event, sort_keys=True) for event in catalog.events]
     assert len(ids) == len(set(ids))
 
 
-def test_one_damaged_snapshot_keeps_no_other_subject_back(platform: Platform, catalogue: Catalogue):  # noqa: F811
+def test_one_damaged_snapshot_keeps_no_other_subject_back(platform: Platform, catalog: Catalog):  # noqa: F811
     store = platform.finished()
     folder = platform.home.durable / "snapshots"
     shutil.copyfile(folder / f"{store.specification().snapshot}.json", folder / f"{'0' * 64}.json")
-    telling(platform, OpenLineage(url=catalogue.url))
+    telling(platform, OpenLineage(url=catalog.url))
     platform.apply("openlineage")
-    assert kinds(catalogue.events, store)[-1] == "COMPLETE"
+    assert kinds(catalog.events, store)[-1] == "COMPLETE"

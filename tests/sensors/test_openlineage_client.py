@@ -84,6 +84,6 @@ def test_the_events_of_a_training_that_fails_come_out_as_they_were(platform: Pla
 def test_a_facet_with_a_field_that_the_standard_lacks_is_refused(platform: Platform):
     platform.finished()
     event = events(platform)[0]
-    event["job"]["facets"]["jobType"]["colour"] = "blue"
-    with pytest.raises(TypeError, match="colour"):
+    event["job"]["facets"]["jobType"]["color"] = "blue"
+    with pytest.raises(TypeError, match="color"):
         read(event)

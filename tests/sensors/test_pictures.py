@@ -40,7 +40,7 @@ def platform(
         "dataset": "digits",
         "model": MODEL,
         "batch": {"sequences": 64, "micro": 64},
-        "optimiser": {"learning_rate": 0.02},
+        "optimizer": {"learning_rate": 0.02},
         "run": {"steps": 40},
         "checkpoint": {"every": 20},
     }
@@ -70,17 +70,17 @@ def trained(platform: Platform) -> TrainingStore:
 def test_a_classifier_that_beats_chance_becomes_the_champion(platform: Platform) -> None:
     """Its bar is the entropy of the classes, and it is ranked by its loss."""
     store = trained(platform)
-    assert platform.materialise([keys.key("tiny", "training")], store.id).success
-    result = platform.materialise([keys.key("tiny", "candidate"), keys.key("tiny", "champion")], store.id)
+    assert platform.materialize([keys.key("tiny", "training")], store.id).success
+    result = platform.materialize([keys.key("tiny", "candidate"), keys.key("tiny", "champion")], store.id)
     assert result.success
     checks = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
     assert {name: check.passed for name, check in checks.items()} == dict.fromkeys(CHECKS, True)
     assert BEATS_CHAMPION in checks
     # Ten classes, all but equally frequent: ln 10 = 2.303.
     assert checks[BEATS_UNIGRAMS].metadata["unigram_entropy"].value == pytest.approx(2.30, abs=0.02)
-    [materialisation] = platform.materialisations("champion", store.id)
-    assert materialisation.metadata["step"].value == 40
-    assert "bits_per_byte" not in materialisation.metadata
+    [materialization] = platform.materializations("champion", store.id)
+    assert materialization.metadata["step"].value == 40
+    assert "bits_per_byte" not in materialization.metadata
 
 
 def test_a_decoder_is_refused_for_a_snapshot_of_pictures_before_anything_starts(platform: Platform) -> None:

@@ -121,7 +121,7 @@ def test_a_layout_that_does_not_fit_the_training_is_refused_and_the_others_follo
 def test_a_training_that_was_offered_long_ago_starts_with_the_terms_of_its_recipe_now(platform: Platform):
     store = platform.proposed("offered", run={"steps": 2})
     after = changed(platform, placement={"nodes": {"min": 1, "max": 2}})
-    assert after.materialise([keys.key(TINY, "training")], store.id).success
+    assert after.materialize([keys.key(TINY, "training")], store.id).success
     claim = store.newest_claim()
     assert claim is not None and claim.nodes == ("node-0", "node-1")
 
@@ -137,20 +137,20 @@ def test_a_training_that_is_not_wanted_any_more_keeps_its_terms(platform: Platfo
 def test_a_change_that_ranks_took_over_is_shown_once_with_who_why_and_the_values(platform: Platform):
     store = start_again(platform)
     assert store.claim(1, ("node-0",), "a test", BY)
-    [set_] = update(store, ["optimiser.learning_rate=0.5"], {TINY: platform.recipe}, "ada", "the loss rises")
+    [set_] = update(store, ["optimizer.learning_rate=0.5"], {TINY: platform.recipe}, "ada", "the loss rises")
     assert set_.old == 0.01
     followed(platform)
     assert platform.observations(store.id) == []  # no rank has taken it over yet
     changes.record(
         store.folder,
-        AppliedChange(1, 41, Token(1), {"optimiser.learning_rate": (0.01, 0.5)}, "ada", "the loss rises"),
+        AppliedChange(1, 41, Token(1), {"optimizer.learning_rate": (0.01, 0.5)}, "ada", "the loss rises"),
     )
     for _ in range(2):
         followed(platform)
     [observation] = platform.observations(store.id)
     metadata = {name: value.value for name, value in observation.metadata.items()}
     assert (metadata["change"], metadata["step"], metadata["by"], metadata["why"]) == (1, 41, "ada", "the loss rises")
-    assert metadata["diff"] == "```diff\n- optimiser.learning_rate: 0.01\n+ optimiser.learning_rate: 0.5\n```"
+    assert metadata["diff"] == "```diff\n- optimizer.learning_rate: 0.01\n+ optimizer.learning_rate: 0.5\n```"
     assert metadata["state"] == "since step 42"
 
 

@@ -112,8 +112,8 @@ def failure(result: dg.ExecuteInProcessResult) -> str:
 
 def test_materialising_the_champion_alone_promotes_no_candidate_that_failed_its_checks(tracked: Platform):
     store = scored(tracked, "worse than guessing", loss=40.0, bits=20.0)
-    assert checks(tracked.materialise([keys.key("tiny", "candidate")], store.id))[BEATS_UNIGRAMS] is False
-    result = tracked.materialise([keys.key("tiny", "champion")], store.id)
+    assert checks(tracked.materialize([keys.key("tiny", "candidate")], store.id))[BEATS_UNIGRAMS] is False
+    result = tracked.materialize([keys.key("tiny", "champion")], store.id)
     assert registry(tracked).aliased(MODEL, CHAMPION) is None
     assert not result.success and BEATS_UNIGRAMS in failure(result)
     assert "its loss 40 is not below" in failure(result) and "train it for more steps" in failure(result)
@@ -128,9 +128,9 @@ def test_of_two_recipes_that_share_a_model_the_better_one_stays_champion(tracked
     best = tracked.finished()
     late = of_recipe(tracked, other)
     for recipe, store in (("tiny", best), ("second", late)):
-        assert set(checks(tracked.materialise([keys.key(recipe, "candidate")], store.id)).values()) == {True}
-    assert tracked.materialise([keys.key("tiny", "champion")], best.id).success
-    result = tracked.materialise([keys.key("second", "champion")], late.id)
+        assert set(checks(tracked.materialize([keys.key(recipe, "candidate")], store.id)).values()) == {True}
+    assert tracked.materialize([keys.key("tiny", "champion")], best.id).success
+    result = tracked.materialize([keys.key("second", "champion")], late.id)
     champion = registry(tracked).aliased(MODEL, CHAMPION)
     assert champion is not None and champion.tags["slipway.training"] == best.id
     assert not result.success and BEATS_CHAMPION in failure(result)
@@ -138,7 +138,7 @@ def test_of_two_recipes_that_share_a_model_the_better_one_stays_champion(tracked
 
 @pytest.mark.slow
 def test_a_candidate_waits_while_the_champion_is_damaged_and_is_judged_when_there_is_another(tracked: Platform):
-    assert tracked.materialise([keys.key("tiny", "candidate"), keys.key("tiny", "champion")], tracked.finished().id)
+    assert tracked.materialize([keys.key("tiny", "candidate"), keys.key("tiny", "champion")], tracked.finished().id)
     champion = registry(tracked).aliased(MODEL, CHAMPION)
     assert champion is not None
     store = scored(tracked, "better", loss=0.01, bits=0.005)
@@ -157,7 +157,7 @@ def test_a_candidate_waits_while_the_champion_is_damaged_and_is_judged_when_ther
     Promotions(registry(tracked), tracked.home.durable, MODEL).record(
         Judgement(MODEL, store.commits()[0].manifest, champion.manifest, {"a test": True}, BY)
     )
-    assert tracked.materialise([keys.key("tiny", "champion")], store.id).success
+    assert tracked.materialize([keys.key("tiny", "champion")], store.id).success
     tracked.cursors.clear()  # the rest of a training with which something was wrong is over
     assert tracked.apply("promotions") == []
     assert tracked.trainings.pending(WorkQueue.PROMOTION) == []
@@ -251,7 +251,7 @@ def test_a_run_that_broke_between_candidate_and_champion_is_requested_again(
 ):
     monkeypatch.setattr(runs, "BACKOFF_SECONDS", 0.0)
     store = tracked.finished(WorkQueue.PROMOTION)
-    assert tracked.materialise([keys.key("tiny", "candidate")], store.id).success
+    assert tracked.materialize([keys.key("tiny", "candidate")], store.id).success
     assert registry(tracked).aliased(MODEL, CHAMPION) is None
     assert judge(tracked).success
     version = registry(tracked).aliased(MODEL, CHAMPION)
@@ -276,7 +276,7 @@ def test_a_candidate_that_is_worse_than_the_champion_is_rejected_for_good(
     assert registry(tracked).aliased(MODEL, CHAMPION) == champion
     candidate = registry(tracked).aliased(MODEL, CANDIDATE)
     assert candidate is not None and candidate.tags["slipway.training"] == store.id
-    assert tracked.materialisations("champion", store.id) == []
+    assert tracked.materializations("champion", store.id) == []
     for _ in range(2):
         assert tracked.apply("promotions") == []
     assert tracked.trainings.pending(WorkQueue.PROMOTION) == []
@@ -287,7 +287,7 @@ def test_the_same_checkpoint_is_registered_and_promoted_once(tracked: Platform):
     store = tracked.finished()
     both = [keys.key("tiny", "candidate"), keys.key("tiny", "champion")]
     for _ in range(2):
-        assert tracked.materialise(both, store.id).success
+        assert tracked.materialize(both, store.id).success
     version = registry(tracked).aliased(MODEL, CHAMPION)
     assert version is not None and version.number == "1"
     assert len(history(tracked.home.durable, MODEL)) == 1
@@ -296,7 +296,7 @@ def test_the_same_checkpoint_is_registered_and_promoted_once(tracked: Platform):
 @pytest.mark.slow
 def test_a_promotion_that_broke_before_the_alias_moved_is_on_record_once(tracked: Platform):
     store = tracked.finished()
-    tracked.materialise([keys.key("tiny", "candidate")], store.id)
+    tracked.materialize([keys.key("tiny", "candidate")], store.id)
     version = registry(tracked).aliased(MODEL, CANDIDATE)
     assert version is not None
     model = Promotions(registry(tracked), tracked.home.durable, MODEL)
@@ -309,7 +309,7 @@ def test_a_promotion_that_broke_before_the_alias_moved_is_on_record_once(tracked
 
 def test_a_champion_whose_candidate_was_not_made_is_refused_in_words(tracked: Platform):
     store = tracked.finished()
-    result = tracked.materialise([keys.key("tiny", "champion")], store.id)
+    result = tracked.materialize([keys.key("tiny", "champion")], store.id)
     assert not result.success
     [failure] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     assert f"{store.id}: its best checkpoint is not registered" in str(failure.step_failure_data.error)

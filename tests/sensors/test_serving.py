@@ -64,7 +64,7 @@ def test_the_champion_answers_and_the_next_one_follows_it(tracked: Platform, mon
     first, *_, last = tracked.finished().commits()
     promoted(tracked, first)
     assert tracked.apply("serving") == []  # nobody has asked for it yet
-    assert tracked.materialise([KEY]).success
+    assert tracked.materialize([KEY]).success
     assert settled(tracked).settled is not None
     front = served(tracked).front()
     assert front is not None
@@ -94,7 +94,7 @@ def test_a_damaged_checkpoint_is_not_exported_and_the_asset_says_so(tracked: Pla
     content = bytearray(weights.read_bytes())
     content[len(content) // 2] ^= 1
     weights.write_bytes(content)
-    result = tracked.materialise([KEY])
+    result = tracked.materialize([KEY])
     [event] = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
     assert not result.success and "found BLAKE3" in str(event.step_failure_data.error)
     assert served(tracked).state(MODEL).number == 0
@@ -107,7 +107,7 @@ def test_a_champion_that_came_back_is_champion_no_more_and_the_record_says_why(
     first, *_, last = tracked.finished().commits()
     good = promoted(tracked, first)
     records = Serving(tracked.tiers, tracked.compute, print).records
-    one = tracked.materialise([KEY])
+    one = tracked.materialize([KEY])
     assert one.success and records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
     bad = promoted(tracked, last)
     [request] = tracked.apply("serving")
@@ -134,7 +134,7 @@ def test_a_champion_that_came_back_is_tried_again_when_a_person_promotes_it_agai
     first, *_, last = tracked.finished().commits()
     promoted(tracked, first)
     records = Serving(tracked.tiers, tracked.compute, print).records
-    tracked.materialise([KEY])
+    tracked.materialize([KEY])
     records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
     promoted(tracked, last)
     [request] = tracked.apply("serving")
@@ -193,7 +193,7 @@ def test_a_demoted_champion_stops_answering_at_the_next_tick_and_the_next_champi
     first, *_, last = tracked.finished().commits()
     promoted(tracked, first)
     records = served(tracked)
-    assert tracked.materialise([KEY]).success
+    assert tracked.materialize([KEY]).success
     records.judge(records.state(MODEL), SwitchVerdict("all", "it is ready"))
     demoted = job(tracked, "tiny_model_demote", why="it leaks addresses")
     [output] = [event for event in demoted.all_events if event.event_type_value == "STEP_OUTPUT"]

@@ -59,7 +59,7 @@ def test_a_snapshot_that_is_too_large_for_a_node_is_left_to_the_ranks(platform: 
         for request in platform.apply("staging"):
             assert platform.launch(request).success
         assert not list((nvme / "shards").glob("*"))
-    held_metadata = platform.materialisations("staged_shards", "node-0", "texts")[0].metadata["held"]
+    held_metadata = platform.materializations("staged_shards", "node-0", "texts")[0].metadata["held"]
     assert "there is room for" in str(held_metadata.value) and "placement.staging" in str(held_metadata.value)
     assert platform.apply("staging") == []
 

@@ -27,12 +27,12 @@ def opened(platform: Platform) -> SweepStore:
 
 def lowest(parameters: Mapping[str, Any], step: int) -> float:
     """The lowest learning rate is the best."""
-    return math.log(parameters["optimiser.learning_rate"]) + 1 / step
+    return math.log(parameters["optimizer.learning_rate"]) + 1 / step
 
 
 def written(parameters: Mapping[str, Any], step: int) -> float:
     """The learning rate that the recipe has is the best."""
-    return abs(math.log(parameters["optimiser.learning_rate"] / 0.01)) + 1 / step
+    return abs(math.log(parameters["optimizer.learning_rate"] / 0.01)) + 1 / step
 
 
 def completed(platform: Platform, value: Curve = lowest) -> SweepStore:
@@ -81,8 +81,8 @@ def test_a_complete_sweep_starts_the_training_of_its_best_parameters(platform: P
     assert sweep is not None and sweep.best is not None
     assert platform.apply("sweep_completions") == []
     store = best_training(platform)
-    rate = sweep.best.parameters["optimiser.learning_rate"]
-    assert store.read().should_run and store.specification().identity_config["optimiser"]["learning_rate"] == rate
+    rate = sweep.best.parameters["optimizer.learning_rate"]
+    assert store.read().should_run and store.specification().identity_config["optimizer"]["learning_rate"] == rate
     assert store.specification().identity_config["run"]["steps"] == platform.recipe.run.steps
     assert store.run_policy().origin["trial"] == sweep.best.number
     assert store.id in platform.partitions(keys.training_partitions(TINY))
@@ -184,7 +184,7 @@ def test_a_sweep_that_was_stopped_fails_its_run_and_shows_its_report(platform: P
     assert begun is not None
     store.ask("budget", BY, "one more", trials=begun.budget.trials + 1)
     store.cancel(BY, "enough")
-    ended = platform.materialise([keys.key(SEARCH, "sweep")])
+    ended = platform.materialize([keys.key(SEARCH, "sweep")])
     [failed] = [event for event in ended.all_events if event.is_step_failure]
     failure = failed.step_failure_data.user_failure_data
     assert failure is not None and failure.description == f"sweep {store.sweep} stopped: enough"

@@ -105,7 +105,7 @@ def most_at_once(store: SweepStore) -> int:
 
 @pytest.mark.slow
 def test_materialising_a_sweep_runs_its_trials_and_shows_each_of_them(platform: Platform):
-    result = platform.materialise([keys.key(SEARCH, "sweep")])
+    result = platform.materialize([keys.key(SEARCH, "sweep")])
     assert result.success
     store = open_sweep(subject(platform), platform.tiers)
     sweep = state(store)
@@ -113,12 +113,12 @@ def test_materialising_a_sweep_runs_its_trials_and_shows_each_of_them(platform: 
     assert len(sweep.trials) == TRIALS and most_at_once(store) == PARALLEL
     assert {trial.state for trial in sweep.trials.values()} <= {"completed", "stopped"}
     for number, trial in sweep.trials.items():
-        [materialisation] = platform.materialisations("trial", f"{store.sweep}.{number}", SEARCH)
-        assert materialisation.metadata["state"].value == trial.state
-        hours = materialisation.metadata["rank_hours"].value
+        [materialization] = platform.materializations("trial", f"{store.sweep}.{number}", SEARCH)
+        assert materialization.metadata["state"].value == trial.state
+        hours = materialization.metadata["rank_hours"].value
         assert isinstance(hours, float) and hours > 0
-    [materialised] = result.asset_materializations_for_node("tiny_search__sweep")
-    assert materialised.metadata["best_validation_loss"].value == sweep.closed.best_value
+    [materialized] = result.asset_materializations_for_node("tiny_search__sweep")
+    assert materialized.metadata["best_validation_loss"].value == sweep.closed.best_value
     assert platform.trainings.ids() == [platform.finished().id]
 
 
@@ -185,7 +185,7 @@ class EnoughSeen(Exception):
 
 def test_a_trial_has_the_terms_that_a_training_of_its_recipe_has(platform: Platform):
     searched = encrypted(platform)
-    trial = searched.trial({"optimiser.learning_rate": 0.01})
+    trial = searched.trial({"optimizer.learning_rate": 0.01})
     policy = searched.trial_terms(trial, "search-1", 0, {})
     expected = run_policy(searched.training, {"sweep": "search-1", "trial": 0})
     assert policy == dataclasses.replace(expected, max_nodes=1, failures_without_checkpoint=1)
@@ -212,7 +212,7 @@ def begun(platform: Platform, store: SweepStore) -> TrainingStore:
     """A sweep whose first trial is started, as the log has it, on a fleet without a ready node."""
     for node in platform.compute.names:
         platform.compute.fleet().mark_lost(node, "a test")
-    parameters = {"optimiser.learning_rate": 0.01}
+    parameters = {"optimizer.learning_rate": 0.01}
     store.append(Asked(trial=0, parameters=parameters, until=100), Started(trial=0, job="a job", nodes=("node-0",)))
     recipe = subject(platform).trial(parameters)
     described = specification(recipe, subject(platform).snapshot, platform.tiers)
@@ -247,9 +247,9 @@ def test_a_trial_without_a_last_value_ends_without_one(platform: Platform, store
 def test_a_trial_whose_parameters_the_recipe_does_not_accept_any_more_fails_alone(
     platform: Platform, store: SweepStore
 ):
-    store.append(Asked(trial=0, parameters={"optimiser.learning_rate": -1.0}, until=100))
+    store.append(Asked(trial=0, parameters={"optimizer.learning_rate": -1.0}, until=100))
     ended = first_end(platform, store)
-    assert ended.outcome == "failed" and "optimiser.learning_rate: found -1.0" in ended.reason
+    assert ended.outcome == "failed" and "optimizer.learning_rate: found -1.0" in ended.reason
 
 
 @pytest.mark.parametrize("damage", ["a folder", "a flipped byte"])
@@ -262,7 +262,7 @@ def test_a_trial_that_cannot_be_read_keeps_no_other_from_going_on(platform: Plat
         else:
             path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
     platform.compute.fleet().restore("node-1")
-    store.append(Asked(trial=1, parameters={"optimiser.learning_rate": -1.0}, until=100))
+    store.append(Asked(trial=1, parameters={"optimizer.learning_rate": -1.0}, until=100))
 
     def look(sweep: SweepState) -> None:
         if sweep.trials[1].ended is not None:

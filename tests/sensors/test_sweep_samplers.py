@@ -14,7 +14,7 @@ from tests.sensors.test_sweep_schedulers import of, searched, trial
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 LOW, HIGH = 0.001, 0.03
-RATE, DECAY = "optimiser.learning_rate", "optimiser.weight_decay"
+RATE, DECAY = "optimizer.learning_rate", "optimizer.weight_decay"
 NUMBERS = {RATE: {"loguniform": [LOW, HIGH]}, DECAY: {"uniform": [0.0, 0.3]}}
 LISTED = {RATE: {"choice": [0.002, 0.02]}, DECAY: {"choice": [0.0, 0.1, 0.3]}}
 SHORT = {"run.steps": 10, "validation.every": 10, "validation.sequences": 4, "checkpoint.every": 10}
@@ -29,8 +29,8 @@ def test_each_trial_trains_with_the_values_that_the_sampler_drew(platform: Platf
     assert [event.trial for event in trial_events] == list(range(len(sweep.trials)))
     assert {trial_state.state for trial_state in sweep.trials.values()} == {"completed"}
     for event in trial_events:
-        numbers = trial(store, event.trial).specification().identity_config["optimiser"]
-        assert {name: numbers[name.removeprefix("optimiser.")] for name in event.parameters} == event.parameters
+        numbers = trial(store, event.trial).specification().identity_config["optimizer"]
+        assert {name: numbers[name.removeprefix("optimizer.")] for name in event.parameters} == event.parameters
     first, *others = [event.parameters for event in trial_events]
     assert first == dict(sweep.plan.written)
     assert all(_fits(parameters, space) for parameters in others)

@@ -27,7 +27,7 @@ RUNGS = {"rungs": [10, 20, STEPS], "eta": 2}
 def searched(platform: Platform, scheduler: Mapping[str, Any], **changed: Any) -> tuple[SweepStore, SweepState]:
     """The sweep with this scheduler, once a run of Dagster has brought it to its end."""
     more = platform.with_sweep(**{"scheduler": dict(scheduler), "trial": TRIAL, "trials": TRIALS, **changed})
-    assert more.materialise([keys.key(SEARCH, "sweep")]).success
+    assert more.materialize([keys.key(SEARCH, "sweep")]).success
     subject = current_subject(more.recipes.sweeps[SEARCH], more.recipe, more.tiers, more.tracking)
     store = open_sweep(subject, more.tiers)
     sweep = store.state()

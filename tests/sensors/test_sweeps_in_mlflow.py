@@ -47,7 +47,7 @@ def test_a_sweep_is_a_run_with_its_trials_under_it_its_best_parameters_and_its_r
     state = sweep.state()
     assert state is not None and state.best is not None
     assert parent.data.tags["best.trial"] == str(state.best.number)
-    assert {name for name in parent.data.tags if name.startswith("best.optimiser.")}
+    assert {name for name in parent.data.tags if name.startswith("best.optimizer.")}
     assert parent.data.metrics["best_value"] == pytest.approx(state.best.value)
     assert parent.info.status == "FINISHED"
     client = tracked.tracking.client()

@@ -25,7 +25,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 
 def test_one_trace_leads_from_the_run_of_the_asset_to_the_parts_of_a_step(platform: Platform, collector: Collector):
     store = platform.proposed(run={"steps": 3 * EVERY})
-    assert platform.materialise([keys.key(TINY, "training")], store.id).success
+    assert platform.materialize([keys.key(TINY, "training")], store.id).success
     collector.answer = 503
     platform.apply("traces")
     assert collector.spans == []  # nothing is lost while the collector is away
@@ -39,7 +39,7 @@ def test_one_trace_leads_from_the_run_of_the_asset_to_the_parts_of_a_step(platfo
     assert {span.name for span in spans if span.parent_span_id and span.parent_span_id not in ids} == set()
     paths = ["/".join(above(span, spans)[1:]) for span in spans]
     top = f"job {store.id}-i1/rank 0"
-    assert {f"{top}/step {step}/{part}" for step in (10, 20, 30) for part in ("data", "forward", "optimiser")} <= {
+    assert {f"{top}/step {step}/{part}" for step in (10, 20, 30) for part in ("data", "forward", "optimizer")} <= {
         *paths
     }
     assert {f"{top}/phase {name}" for name in ("starting", "staging", "training", "committing")} <= {*paths}

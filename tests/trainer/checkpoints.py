@@ -36,7 +36,7 @@ class SmallEngine:
             nn.Linear(COLUMNS, rows), nn.BatchNorm1d(rows), nn.Linear(rows, 8, bias=False)
         )
         self.model.get_submodule("2").requires_grad_(False)
-        self.optimiser: torch.optim.Optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
         self.extra: dict[str, Any] = {"scale": 1.0, "outer": {"momentum": torch.zeros(3), "rounds": 0}}
 
     def extra_state(self) -> dict[str, Any]:
@@ -53,8 +53,8 @@ class SmallEngine:
 
     def step(self) -> "SmallEngine":
         torch.autograd.backward(self.model(torch.randn(5, COLUMNS)).square().mean())
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
         self.extra["outer"]["momentum"] += 1
         self.extra["outer"]["rounds"] += 1
         self.extra["scale"] *= 2
@@ -93,7 +93,7 @@ def outcomes(saver: Saver) -> list[SaveEvent]:
 def save_of(folder: Path, model: nn.Module, described: TrainingProgress) -> fence.Commit:
     """Save a checkpoint of a model; its commit."""
     engine = SmallEngine()
-    engine.model, engine.optimiser = model, torch.optim.AdamW(model.parameters())
+    engine.model, engine.optimizer = model, torch.optim.AdamW(model.parameters())
     with saving(folder) as saver:
         saver.save(engine, described)
         outcomes(saver)
@@ -129,7 +129,7 @@ def stop_in_mid_save(saver: Saver, folder: Path, step: int) -> Path:
     """Make the writer stop in the middle of a save, at a file that is a pipe without a reader; the hidden folder."""
     half = folder / "durable" / "checkpoints" / "tiny" / f".{step:09d}.{TOKEN}.partial"
     half.mkdir(parents=True)
-    os.mkfifo(half / "optimiser-00000.safetensors")
+    os.mkfifo(half / "optimizer-00000.safetensors")
     saver.save(SmallEngine().step(), progress(step))
     until(lambda: (half / "model-00000.safetensors").exists(), "the first file")
     return half

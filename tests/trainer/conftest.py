@@ -66,7 +66,7 @@ def settings(**changed: dict[str, Any]) -> Sections:
     sections: Sections = {
         "model": {"layers": 2, "width": 32, "heads": 4, "kv_heads": 2, "hidden": 64},
         "batch": {"sequences": 7, "length": LENGTH, "micro": 2},
-        "optimiser": {"learning_rate": 0.01, "warmup_steps": 2},
+        "optimizer": {"learning_rate": 0.01, "warmup_steps": 2},
         "run": {"steps": STEPS, "seed": 3},
         "checkpoint": {"every": EVERY},
         "validation": {"every": 10, "sequences": 5},
@@ -191,8 +191,8 @@ class Training:
     def tensors(self, step: int = STEPS) -> tuple[bytes, bytes]:
         """The bytes of the weights and of the optimiser's state, of all ranks."""
         folder = self.checkpoint_file(".", step)
-        model, optimiser = (sorted(folder.glob(f"{name}-*.safetensors")) for name in ("model", "optimiser"))
-        return b"".join(path.read_bytes() for path in model), b"".join(path.read_bytes() for path in optimiser)
+        model, optimizer = (sorted(folder.glob(f"{name}-*.safetensors")) for name in ("model", "optimizer"))
+        return b"".join(path.read_bytes() for path in model), b"".join(path.read_bytes() for path in optimizer)
 
     def tensors_by_name(self, step: int = STEPS) -> dict[str, bytes]:
         """All that a checkpoint of undivided tensors holds, whichever rank has written what."""

@@ -45,7 +45,7 @@ def sections(model: dict[str, Any], **changed: dict[str, Any]) -> dict[str, dict
     defaults: dict[str, dict[str, Any]] = {
         "model": model,
         "batch": {"sequences": 64, "length": 0, "micro": 64},
-        "optimiser": {"learning_rate": 0.003, "warmup_steps": 5, "weight_decay": 0.01},
+        "optimizer": {"learning_rate": 0.003, "warmup_steps": 5, "weight_decay": 0.01},
         "run": {"steps": 60},
         "checkpoint": {"every": 30},
         "validation": {"every": 60, "sequences": HELD_OUT},

@@ -56,7 +56,7 @@ def run(settings: resolved.Config, world: World) -> dict[str, Any]:
         sums = engine.accumulate(rows(settings, numbers), numbers)
         losses.append(world.all_reduce(sums.loss)[0] / targets)
         norms.append(engine.clip())
-        engine.update(settings.optimiser.learning_rate)
+        engine.update(settings.optimizer.learning_rate)
     span = rank_slice(VALIDATED, world.data_rank, world.data_size)
     numbers = np.arange(span.start, span.stop, dtype=np.uint64)
     measured = world.all_reduce(engine.measure(rows(settings, numbers), numbers, VALIDATED).loss)[0]
@@ -91,7 +91,7 @@ def _digest(engine: Engine) -> str:
     """Of this rank's weights and moments, bit for bit."""
     digest = hashlib.sha256()
     for _, parameter in sorted(engine.model.named_parameters()):
-        for tensor in (parameter, *engine.optimiser.state[parameter].values()):
+        for tensor in (parameter, *engine.optimizer.state[parameter].values()):
             digest.update(_local(tensor).contiguous().cpu().numpy().tobytes())
     return digest.hexdigest()
 

@@ -15,13 +15,13 @@ from slipway.trainer.node.world import World
 from slipway.trainer.step.engine import Engine
 
 
-def take_a_step(folder: str, optimiser: sections.Optimiser) -> None:
+def take_a_step(folder: str, optimizer: sections.OptimizerConfig) -> None:
     config = resolved.Config(
         training="tiny",
         snapshot="0" * 64,
         model=DecoderShape(layers=1, width=16, heads=2, kv_heads=2, hidden=16),
         batch=sections.Batch(sequences=2, length=8, micro=1),
-        optimiser=optimiser,
+        optimizer=optimizer,
         run=sections.Run(steps=1),
         checkpoint=sections.Checkpoint(every=1),
         placement=operation.Placement(store=folder, durable=folder, nvme=folder),
@@ -34,6 +34,6 @@ def take_a_step(folder: str, optimiser: sections.Optimiser) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        for kind in get_args(sections.Optimiser.__annotations__["kind"]):
-            take_a_step(scratch, sections.Optimiser(kind=kind, learning_rate=0.1))
+        for kind in get_args(sections.OptimizerConfig.__annotations__["kind"]):
+            take_a_step(scratch, sections.OptimizerConfig(kind=kind, learning_rate=0.1))
     print("\n".join(sys.modules))

@@ -56,7 +56,7 @@ def test_a_branch_at_the_same_configuration_repeats_its_parent_bit_for_bit(
 def test_a_branch_with_another_rate_begins_with_its_parents_weights_and_goes_another_way(
     finished: Training, tmp_path: Path, mark: str
 ):
-    child = branched(finished, tmp_path, mark, optimiser={"learning_rate": 0.001}).completed()
+    child = branched(finished, tmp_path, mark, optimizer={"learning_rate": 0.001}).completed()
     [first, second, *_] = child.losses()
     assert first == after(finished.losses(), 10)[0]  # the loss is of the weights before the update
     assert second != after(finished.losses(), 11)[0]

@@ -87,7 +87,7 @@ def test_a_launched_trainer_commits_under_its_incarnation(training: Training) ->
 
 @pytest.mark.slow
 def test_a_training_that_diverges_says_at_which_step_and_is_recorded_as_failed(training: Training) -> None:
-    training.configure(optimiser={"learning_rate": 1e30, "warmup_steps": 0}, checkpoint={"every": 1})
+    training.configure(optimizer={"learning_rate": 1e30, "warmup_steps": 0}, checkpoint={"every": 1})
     ended = training.run()
     assert ended.code == 1
     line = one_line(ended.err)
@@ -102,7 +102,7 @@ def test_a_training_that_diverges_says_at_which_step_and_is_recorded_as_failed(t
 
 
 def test_a_validation_loss_that_is_not_a_number_is_a_divergence_too(training: Training) -> None:
-    training.configure(optimiser={"learning_rate": 1e39, "warmup_steps": 0}, validation={"every": 1})
+    training.configure(optimizer={"learning_rate": 1e39, "warmup_steps": 0}, validation={"every": 1})
     ended = training.run()
     assert ended.code == 1
     assert "the validation loss after step 1 is " in one_line(ended.err)

@@ -85,7 +85,7 @@ def test_a_training_that_is_killed_ten_times_is_bitwise_equal_to_one_that_is_not
         elif number % 3 == 1:
             killed_after_a_commit(training, delay=chance.uniform(0, 0.03))
         else:
-            killed_in_mid_save(training, chance.choice(["model-00000.safetensors", "optimiser-00000.safetensors"]))
+            killed_in_mid_save(training, chance.choice(["model-00000.safetensors", "optimizer-00000.safetensors"]))
     training.completed()
     assert len(training.events("started")) == KILLS + 1
     assert len(training.events("restored")) >= KILLS - 1

@@ -65,7 +65,7 @@ def test_a_child_with_other_parameters_has_its_parents_very_weights_at_its_first
     finished: Training, tmp_path: Path, mark: str
 ):
     """As a child in population-based training: granted no step of its own, it saves what it begins with."""
-    child = branched(finished, tmp_path, mark, optimiser={"learning_rate": 0.001})
+    child = branched(finished, tmp_path, mark, optimizer={"learning_rate": 0.001})
     grants.grant(child.store, 10, "a test")
     ended = wait(child.start())
     assert ended.code == 0, ended.err

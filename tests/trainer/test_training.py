@@ -47,7 +47,7 @@ def test_checkpoints_are_committed_at_their_steps_and_verify(finished: Training)
     for commit in commits:
         assert commit.token == Token(1)
         files = verification.read_files(finished.durable / commit.folder, commit.manifest)
-        tensors = {"model-00000.safetensors", "optimiser-00000.safetensors", "tensors-00000.json", "tensors.json"}
+        tensors = {"model-00000.safetensors", "optimizer-00000.safetensors", "tensors-00000.json", "tensors.json"}
         assert set(files) == tensors | {"progress.json"}
 
 

@@ -19,7 +19,7 @@ ENDLESS: dict[str, Any] = {
     "run": {"steps": STEPS},
     "checkpoint": {"every": 10 * STEPS},
     "validation": {"every": 0},
-    "optimiser": {"schedule": "constant", "warmup_steps": 0, "learning_rate": RATE},
+    "optimizer": {"schedule": "constant", "warmup_steps": 0, "learning_rate": RATE},
 }
 """No checkpoint before the last step: a start that follows a kill repeats all steps."""
 
@@ -32,7 +32,7 @@ def killed_after_the_change(training: Training, ranks: int) -> int:
     """Change the rate while it runs, and kill it some steps after it took that over; the step of the change."""
     process = training.start(ranks, freeze=",".join(map(str, range(20, STEPS, 20))))
     training.until_frozen()
-    change(training, optimiser__learning_rate=LATER)
+    change(training, optimizer__learning_rate=LATER)
     while not (change_in_effect := changes.applied(training.store)):
         training.thaw()
         training.until_frozen()
@@ -62,15 +62,15 @@ def test_a_start_that_follows_a_kill_takes_over_the_change_after_the_same_step(t
     assert len(before) > step + 1 and len(after) == STEPS
     assert {number: after[number] for number in before} == before
     changes = [(event["step"], event["changed"], event["asked_by"]) for event in training.events("changed")]
-    assert changes == 2 * [(step, {"optimiser.learning_rate": [RATE, LATER]}, "ada")]
+    assert changes == 2 * [(step, {"optimizer.learning_rate": [RATE, LATER]}, "ada")]
 
 
 @pytest.mark.slow
 def test_changes_that_were_asked_for_beforehand_hold_exactly_from_their_steps_on(training: Training):
     """A schedule of parameters is one training; a person's change meanwhile does not wait for it."""
     for step, rate in ((8, 0.005), (12, LATER)):
-        changes.propose(training.store, {"optimiser.learning_rate": rate}, "a schedule", "a test", after=step)
-    change(training, optimiser__clip=0.5)
+        changes.propose(training.store, {"optimizer.learning_rate": rate}, "a schedule", "a test", after=step)
+    change(training, optimizer__clip=0.5)
     training.configure(**{**ENDLESS, "run": {"steps": 20}})
     training.completed()
     rates = steps_of(training, 1, "learning_rate")
@@ -125,14 +125,14 @@ def test_a_training_that_is_about_to_end_goes_on_when_it_gets_more_steps_and_a_n
 @pytest.mark.nightly
 def test_a_change_between_two_starts_is_in_the_lineage_and_replays_repeat_it(training: Training):
     training.interrupted(8)
-    change(training, optimiser__learning_rate=LATER, optimiser__weight_decay=0.0, validation__every=5)
+    change(training, optimizer__learning_rate=LATER, optimizer__weight_decay=0.0, validation__every=5)
     training.completed()
-    assert changes.held_at(training.store, 5)[0].changed["optimiser.learning_rate"] == (RATE, LATER)
+    assert changes.held_at(training.store, 5)[0].changed["optimizer.learning_rate"] == (RATE, LATER)
     assert [event["step"] for event in training.events("validated")] == [10, 15, 20]
     commit = next(commit for commit in training.commits() if commit.step == 10)
     progress = contents.open_unverified(training.durable / commit.folder, commit.manifest).progress()
     assert (
-        progress.config["optimiser"]["learning_rate"] == LATER and progress.config["optimiser"]["weight_decay"] == 0.0
+        progress.config["optimizer"]["learning_rate"] == LATER and progress.config["optimizer"]["weight_decay"] == 0.0
     )
     [[number, step, fields]] = progress.lineage["changes"]
     assert (number, step, fields["validation.every"]) == (1, 5, 5)
@@ -143,7 +143,7 @@ def test_a_change_between_two_starts_is_in_the_lineage_and_replays_repeat_it(tra
 
 @pytest.mark.nightly
 def test_a_replay_with_another_value_tells_from_which_step_it_differs(finished: Training):
-    changed_fields = json.dumps({"optimiser.learning_rate": LATER})
+    changed_fields = json.dumps({"optimizer.learning_rate": LATER})
     ended = replay(finished, "--from", 10, "--steps", 5, "--set", changed_fields, "--json")
     report = json.loads(last_line(ended))
     assert (ended.code, report["code"], report["step"]) == (1, 1, 12), (
@@ -156,11 +156,11 @@ def test_a_replay_with_another_value_tells_from_which_step_it_differs(finished: 
 @pytest.mark.nightly
 def test_a_change_that_cannot_be_taken_over_is_refused_with_the_reason_and_the_next_one_is_not(training: Training):
     change(training, run__seed=5)
-    change(training, optimiser__warmup_steps=-1)
+    change(training, optimizer__warmup_steps=-1)
     change(training, checkpoint__every=4)
     training.completed()
     first, second = training.events("change_refused")
     assert first["reason"].startswith("run.seed: found 5, expected one of checkpoint.every, ")
-    assert second["reason"] == "optimiser.warmup_steps: expected 0 or more"
+    assert second["reason"] == "optimizer.warmup_steps: expected 0 or more"
     assert [commit.step for commit in training.commits()] == [4, 8, 12, 16, 20]
     assert set(changes.applied(training.store)) == {1, 2, 3} and fence.commits(training.store)

@@ -1,6 +1,6 @@
 """The state of a training in a checkpoint: weights and buffers, the optimiser's state, and the engine's further state.
 
-Every part has a name that does not depend on the layout: ``model/<name>``, ``optimiser/<parameter>/<key>`` and
+Every part has a name that does not depend on the layout: ``model/<name>``, ``optimizer/<parameter>/<key>`` and
 ``extra/<key>``. Tensors are stored as safetensors and all other values as JSON, so that nothing is ever unpickled.
 """
 
@@ -24,7 +24,7 @@ class Stateful(Protocol):
     def model(self) -> nn.Module: ...
 
     @property
-    def optimiser(self) -> torch.optim.Optimizer: ...
+    def optimizer(self) -> torch.optim.Optimizer: ...
 
     def extra_state(self) -> Nested:
         """Further state on which the next step depends; a load writes into its tensors, in their layout."""
@@ -56,8 +56,8 @@ def collect(engine: Stateful, rank: int) -> TrainingState:
     tensors: dict[str, Tensor] = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
     values: dict[str, Any] = {}
     for name, parameter in engine.model.named_parameters():
-        moments = engine.optimiser.state.get(parameter, {})
-        _add_leaves(f"optimiser/{name}", moments, tensors, values)
+        moments = engine.optimizer.state.get(parameter, {})
+        _add_leaves(f"optimizer/{name}", moments, tensors, values)
     _add_leaves("extra", engine.extra_state(), tensors, values)
     tensors |= {f"ranks/{rank}/{name}": tensor for name, tensor in engine.own_state().items()}
     frozen = frozenset(f"model/{name}" for name, p in engine.model.named_parameters() if not p.requires_grad)
@@ -79,7 +79,7 @@ class LoadTargets:
     def tensors(self) -> dict[str, Tensor]:
         """All targets, by their names in the checkpoint."""
         moments = {
-            f"optimiser/{name}/{key}": tensor
+            f"optimizer/{name}/{key}": tensor
             for name, parameter_state in self.moments.items()
             for key, tensor in parameter_state.items()
         }
@@ -96,10 +96,10 @@ def load(engine: Stateful, contents: Contents, rank: int, size: int = 1) -> None
     targets = _targets(engine, contents, rank)
     contents.load(targets.tensors, rank / size)
     for name, parameter in engine.model.named_parameters():
-        loaded_moments = {f"optimiser/{name}/{key}": value for key, value in targets.moments.get(name, {}).items()}
-        moments = _nested(f"optimiser/{name}/", {**loaded_moments, **values})
+        loaded_moments = {f"optimizer/{name}/{key}": value for key, value in targets.moments.get(name, {}).items()}
+        moments = _nested(f"optimizer/{name}/", {**loaded_moments, **values})
         if moments:
-            engine.optimiser.state[parameter] = moments
+            engine.optimizer.state[parameter] = moments
     engine.load_extra_state(_nested("extra/", {**targets.extra, **values}))
     engine.load_own_state({name.split("/", 2)[2]: tensor for name, tensor in targets.own.items()})
 
@@ -112,7 +112,7 @@ def files_to_load(engine: Stateful, rank: int, size: int, contents: Contents) ->
 def _targets(engine: Stateful, contents: Contents, rank: int) -> LoadTargets:
     model = {f"model/{name}": value for name, value in engine.model.state_dict().items()}
     moments = {
-        name: _optimiser_targets(contents, name, parameter, engine.optimiser)
+        name: _optimizer_targets(contents, name, parameter, engine.optimizer)
         for name, parameter in engine.model.named_parameters()
         if parameter.requires_grad
     }
@@ -132,29 +132,29 @@ def _own_targets(contents: Contents, rank: int) -> dict[str, Tensor]:
     return {name: torch.empty(tensor_type.shape, dtype=tensor_type.dtype) for name, tensor_type in described.items()}
 
 
-def _optimiser_targets(
-    contents: Contents, name: str, parameter: Tensor, optimiser: torch.optim.Optimizer
+def _optimizer_targets(
+    contents: Contents, name: str, parameter: Tensor, optimizer: torch.optim.Optimizer
 ) -> dict[str, Tensor]:
     """Empty tensors for a parameter's optimiser state in the checkpoint.
 
     A tensor with the parameter's shape has the parameter's layout. Any other tensor is whole, and in host memory if the
     optimiser counts its steps there.
     """
-    prefix = f"optimiser/{name}/"
+    prefix = f"optimizer/{name}/"
     targets: dict[str, Tensor] = {}
     for key in contents.tensor_names(prefix):
         entry = contents.tensor_type(key)
         if entry.shape == parameter.shape and entry.shape:
             targets[key.removeprefix(prefix)] = torch.empty_like(parameter, dtype=entry.dtype, requires_grad=False)
         else:
-            device = torch.device("cpu") if _counts_on_host(optimiser, parameter) else parameter.device
+            device = torch.device("cpu") if _counts_on_host(optimizer, parameter) else parameter.device
             targets[key.removeprefix(prefix)] = torch.empty(entry.shape, dtype=entry.dtype, device=device)
     return targets
 
 
-def _counts_on_host(optimiser: torch.optim.Optimizer, parameter: Tensor) -> bool:
+def _counts_on_host(optimizer: torch.optim.Optimizer, parameter: Tensor) -> bool:
     """Whether a parameter's count of steps is on the host: so it is unless the update is fused or capturable."""
-    group = next(group for group in optimiser.param_groups if any(p is parameter for p in group["params"]))
+    group = next(group for group in optimizer.param_groups if any(p is parameter for p in group["params"]))
     return not (group.get("fused") or group.get("capturable"))
 
 

@@ -1,6 +1,6 @@
 """Changing: a configuration with some of its fields set otherwise, and what a change can reach while a training runs.
 
-A change names fields as recipes do, `optimiser.learning_rate`. What a checkpoint's tensors and its place in the order
+A change names fields as recipes do, `optimizer.learning_rate`. What a checkpoint's tensors and its place in the order
 of the samples depend on is not changed in mid-training: such a change is a training of its own that starts from the
 weights (`init`).
 """
@@ -17,7 +17,7 @@ from slipway.trainer.config.resolved import NUMBERS, OPERATION, SECTIONS, Config
 IN_PLACE = frozenset(
     {
         *(
-            f"optimiser.{name}"
+            f"optimizer.{name}"
             for name in (
                 *("learning_rate", "schedule", "warmup_steps", "final_fraction", "decay_fraction"),
                 *("clip", "weight_decay", "beta1", "beta2", "momentum"),
@@ -46,7 +46,7 @@ FIXED: Mapping[str, str] = {
     "run.seed": _ORDER,
     "run.shuffle_shards": _ORDER,
     "run.freeze": _STATE,
-    "optimiser.kind": _STATE,
+    "optimizer.kind": _STATE,
     "communication.compression": "each rank may have state of its own of the former value",
     "communication.powersgd_rank": "each rank has state of its own of the former value",
     "communication.local_steps": "each rank may have state of its own of the former value",

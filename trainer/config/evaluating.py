@@ -14,7 +14,7 @@ from slipway.trainer.config import layout, resolved
 from slipway.trainer.config.layout import UnfitLayout
 from slipway.trainer.config.operation import Evaluation, Hardware, Layout, Placement
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.config.sections import Batch, Checkpoint, Optimiser, Run
+from slipway.trainer.config.sections import Batch, Checkpoint, OptimizerConfig, Run
 
 NOWHERE = Placement(store="/nowhere", durable="/nowhere", nvme="/nowhere")
 """An evaluation writes to no tier, and a request says where it reads."""
@@ -58,7 +58,7 @@ def configuration(settings: Mapping[str, Any], evaluation: Evaluation, ranks: in
         snapshot="0" * 64,
         model=resolved.shape(settings["model"]),
         batch=Batch(sequences=ranks, length=settings["batch"].get("length", 0), micro=1),
-        optimiser=Optimiser(learning_rate=1.0),
+        optimizer=OptimizerConfig(learning_rate=1.0),
         run=Run(steps=1, seed=settings["run"].get("seed", 0)),
         checkpoint=Checkpoint(every=1),
         layout=Layout(shard="full" if ranks > 1 else "none", tensor=evaluation.tensor if ranks > 1 else 1),

@@ -24,7 +24,16 @@ from slipway.trainer.config.operation import (
     Runtime,
     Storage,
 )
-from slipway.trainer.config.sections import Batch, Branch, Checkpoint, Communication, Init, Optimiser, Run, Validation
+from slipway.trainer.config.sections import (
+    Batch,
+    Branch,
+    Checkpoint,
+    Communication,
+    Init,
+    OptimizerConfig,
+    Run,
+    Validation,
+)
 from slipway.trainer.config.shapes import Shape
 
 FORMAT = "slipway.training-config/1"
@@ -42,7 +51,7 @@ class Config:
     """SHA-256 of the dataset snapshot's manifest."""
     model: Shape
     batch: Batch
-    optimiser: Optimiser
+    optimizer: OptimizerConfig
     run: Run
     checkpoint: Checkpoint
     placement: Placement
@@ -70,7 +79,7 @@ class Config:
 SECTIONS: dict[str, Any] = {
     "model": Shape,
     "batch": Batch,
-    "optimiser": Optimiser,
+    "optimizer": OptimizerConfig,
     "run": Run,
     "checkpoint": Checkpoint,
     "validation": Validation,

@@ -25,7 +25,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimiser:
+class OptimizerConfig:
     """The update rule, and the learning rate as a function of the step: linear warm-up, then a schedule."""
 
     kind: Literal["adamw", "adam", "sgd", "muon"] = "adamw"

@@ -234,7 +234,7 @@ class Supervisor:
         done = False
         follows_since: float | None = None
         others = [member.node for member in members.nodes]
-        neighbour = others[(members.number(self._node) + 1) % len(others)]
+        neighbor = others[(members.number(self._node) + 1) % len(others)]
         was_asked = False
         while True:
             self._wait_for_a_rank(len(members.nodes))
@@ -265,10 +265,10 @@ class Supervisor:
             if done and all(self._store.has(key(members.generation, "done", node)) for node in others):
                 return None
             self._liveness.beat()
-            if neighbour != self._node:
-                reason = self._liveness.lost(neighbour)
+            if neighbor != self._node:
+                reason = self._liveness.lost(neighbor)
                 if reason:
-                    self._announce_lost(members, neighbour, reason)
+                    self._announce_lost(members, neighbor, reason)
 
     def _announce(self, members: Members, fault: verdict.RankFault) -> None:
         final = self._stop.is_final(fault, members)

@@ -45,7 +45,7 @@ COMMUNICATION_SECONDS = Metric(
     OF,
     STEP_BOUNDS,
 )
-SECTIONS = ("data", "forward", "backward", "optimiser", "communication", "checkpoint", "validation")
+SECTIONS = ("data", "forward", "backward", "optimizer", "communication", "checkpoint", "validation")
 SECTION_SECONDS = Metric(
     "slipway_job_section_seconds_total", "counter", "Seconds of rank 0's steps by section", (*OF, "section")
 )

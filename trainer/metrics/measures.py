@@ -71,7 +71,7 @@ class Window:
     seconds: float
     """From the end of the step before the first to the end of the last one."""
     parts: Mapping[str, float]
-    """Seconds in data, forward, backward, optimiser, communication and every other timed part.
+    """Seconds in data, forward, backward, optimizer, communication and every other timed part.
 
     Communication is missing in layouts that cannot measure it.
     """

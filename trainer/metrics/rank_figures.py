@@ -16,7 +16,7 @@ WRITER = "figures"
 EVERY_SECONDS = 10.0
 """Between two events of a rank, for up to `RANKS` ranks; in proportion longer for more."""
 RANKS = 8
-SECONDS = ("data", "forward", "backward", "optimiser", "communication")
+SECONDS = ("data", "forward", "backward", "optimizer", "communication")
 USAGE = ("cpu_cores", "host_memory", "gpu_use", "gpu_memory")
 
 

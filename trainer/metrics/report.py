@@ -15,7 +15,7 @@ from slipway.trainer.metrics.usage import Usage
 from slipway.trainer.node.world import World
 from slipway.trainer.record.recorder import RankRecorder
 
-OWN = ("data", "forward", "backward", "optimiser")
+OWN = ("data", "forward", "backward", "optimizer")
 """The parts of a step in which a rank waits for no other, if weights are not divided."""
 
 

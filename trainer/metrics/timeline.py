@@ -52,7 +52,7 @@ class Timeline:
 
     @contextlib.contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Time this context as the part `name` of the step: data, forward, backward, optimiser, ..."""
+        """Time this context as the part `name` of the step: data, forward, backward, optimizer, ..."""
         begun = self._clock.mark()
         self._ready = None  # the part before may have ended with an error
         self.section = name

@@ -36,11 +36,11 @@ class BatchNorm(nn.BatchNorm2d):
             self.num_batches_tracked.add_(1)
         scale = torch.rsqrt(variance + self.eps)
         statistics = (mean, scale, count, self.process_group)
-        normalised: Tensor = _Normalise.apply(input, self.weight, self.bias, *statistics)  # type: ignore[no-untyped-call]
-        return normalised
+        normalized: Tensor = _Normalize.apply(input, self.weight, self.bias, *statistics)  # type: ignore[no-untyped-call]
+        return normalized
 
 
-class _Normalise(torch.autograd.Function):
+class _Normalize(torch.autograd.Function):
     """(input - mean) * scale * weight + bias, where mean and scale depend on the inputs of all ranks."""
 
     @staticmethod
@@ -50,7 +50,7 @@ class _Normalise(torch.autograd.Function):
         ctx.save_for_backward(input, weight, mean, scale)
         ctx.count = count
         ctx.group = group
-        return torch.addcmul(_spread(bias), _normalised(input, mean, scale), _spread(weight)).to(input.dtype)
+        return torch.addcmul(_spread(bias), _normalized(input, mean, scale), _spread(weight)).to(input.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -60,12 +60,12 @@ class _Normalise(torch.autograd.Function):
         """
         input, weight, mean, scale = ctx.saved_tensors
         gradient = gradients[0].float()
-        normalised = _normalised(input, mean, scale)
-        own = torch.stack([_sum(gradient), _sum(gradient * normalised)])
+        normalized = _normalized(input, mean, scale)
+        own = torch.stack([_sum(gradient), _sum(gradient * normalized)])
         total = own.clone()
         dist.all_reduce(total, group=ctx.group)
         shift, stretch = (_spread(statistic) for statistic in total / ctx.count)
-        through = (gradient - shift - normalised * stretch) * _spread(weight * scale)
+        through = (gradient - shift - normalized * stretch) * _spread(weight * scale)
         return through.to(input.dtype), own[1], own[0], None, None, None, None
 
 
@@ -87,7 +87,7 @@ def _statistics(input: Tensor, group: Any) -> tuple[Tensor, Tensor, float]:
     return overall.float(), variance.float(), float(total)
 
 
-def _normalised(input: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+def _normalized(input: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     return (input.float() - _spread(mean)) * _spread(scale)
 
 

@@ -23,25 +23,25 @@ def gpu_kernels() -> Iterator[None]:
     mask is small. The functions themselves are replaced, because a mode of PyTorch would be off in a backward pass, in
     which blocks run again.
     """
-    normalised = F.rms_norm
+    normalized = F.rms_norm
     mixed = F.scaled_dot_product_attention
     functions: Any = F
     dense = sight.mask
     attend = sight.attend
-    functions.rms_norm = _normalised
+    functions.rms_norm = _normalized
     functions.scaled_dot_product_attention = _mixed
     sight.mask = _no_mask
     sight.attend = _unmasked
     try:
         yield
     finally:
-        functions.rms_norm = normalised
+        functions.rms_norm = normalized
         functions.scaled_dot_product_attention = mixed
         sight.mask = dense
         sight.attend = attend
 
 
-def _normalised(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+def _normalized(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     if weight is not None and weight.dtype != x.dtype:
         return torch.rms_norm(x, shape, weight, eps)  # as on a GPU: the fused kernel takes one type
     fused: Tensor = torch.ops.aten._fused_rms_norm.default(x, shape, weight, eps)[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 PURPOSES = {
     "weights": "the rank's part of the weights, in fp32, and buffers",
     "gradients": "gradients that add up until the update",
-    "optimiser": "the optimiser's state",
+    "optimizer": "the optimiser's state",
     "activations": "what the forward pass keeps for the backward pass",
     "logits": "the outputs, the loss, and their gradients",
     "gathered": "whole weights of the blocks that run (full shard)",

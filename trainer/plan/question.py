@@ -15,7 +15,7 @@ from slipway.trainer.config import layout
 from slipway.trainer.config.layout import Mesh
 from slipway.trainer.config.operation import Layout, Placement
 from slipway.trainer.config.resolved import Config
-from slipway.trainer.config.sections import Batch, Checkpoint, Communication, Optimiser, Run
+from slipway.trainer.config.sections import Batch, Checkpoint, Communication, OptimizerConfig, Run
 from slipway.trainer.config.shapes import Data, Shape
 
 Kernels = Literal["cuda", "cpu"]
@@ -30,7 +30,7 @@ class Question:
 
     model: Shape
     batch: Batch
-    optimiser: Optimiser
+    optimizer: OptimizerConfig
     run: Run
     layout: Layout
     communication: Communication
@@ -64,7 +64,7 @@ class Question:
             snapshot="0" * 64,
             model=self.model,
             batch=self.batch,
-            optimiser=self.optimiser,
+            optimizer=self.optimizer,
             run=self.run,
             checkpoint=Checkpoint(every=self.communication.local_steps),
             communication=self.communication,
@@ -75,7 +75,7 @@ class Question:
 
 def of_config(config: Config, data: Data, nodes: int, ranks_per_node: int, kernels: Kernels) -> Question:
     """The question of a resolved configuration."""
-    names = ("model", "batch", "optimiser", "run", "layout", "communication")
+    names = ("model", "batch", "optimizer", "run", "layout", "communication")
     sections: dict[str, Any] = {name: getattr(config, name) for name in names}
     return Question(**sections, data=data, nodes=nodes, ranks_per_node=ranks_per_node, kernels=kernels)
 

@@ -35,8 +35,8 @@ class PlannedStep:
         self._live = live
         live.purpose = "weights"
         self._engine = PlannedEngine(question.config(), world, question.data, draws=False)
-        live.purpose = "optimiser"
-        self._fill_optimiser()
+        live.purpose = "optimizer"
+        self._fill_optimizer()
         for part in self._engine.divided.parts:
             _tell_apart(part, live)
 
@@ -46,7 +46,7 @@ class PlannedStep:
         engine = self._engine
         live.assign(iter(engine.model.parameters()), "weights")
         live.assign(iter(engine.model.buffers()), "weights")
-        live.assign(self._state(), "optimiser")
+        live.assign(self._state(), "optimizer")
         live.purpose = "activations"
         live.restart()
         engine.accumulate(rows, np.arange(count, dtype=np.uint64))
@@ -54,7 +54,7 @@ class PlannedStep:
         live.purpose = "update"
         engine.clip()
         engine.update(0.0)
-        live.assign(self._state(), "optimiser")
+        live.assign(self._state(), "optimizer")
         return self._measured()
 
     def _measured(self) -> StageMeasure:
@@ -89,7 +89,7 @@ class PlannedStep:
             sent[names.get(group, "world")] += size
         return sent
 
-    def _fill_optimiser(self) -> None:
+    def _fill_optimizer(self) -> None:
         """An update with gradients of zero makes the state that every later step finds.
 
         The sum is for DTensor: before the first of a kind it finds the result's shape with whole tensors, fake
@@ -103,7 +103,7 @@ class PlannedStep:
 
     def _state(self) -> Iterator[Tensor]:
         """The optimiser's tensors as large as parameters; counters of steps are not worth a line."""
-        for state in self._engine.optimiser.state.values():
+        for state in self._engine.optimizer.state.values():
             yield from (tensor for tensor in state.values() if isinstance(tensor, Tensor) and tensor.dim())
 
     def _gradients(self) -> Iterator[Tensor]:

@@ -24,7 +24,7 @@ from slipway.trainer.plan.room import Room
 
 FRAGMENTS = 0.05
 """The fraction of a step's temporary bytes that an allocator loses between blocks of other sizes."""
-STEADY = ("weights", "gradients", "optimiser")
+STEADY = ("weights", "gradients", "optimizer")
 """The purposes that stay from step to step."""
 Measured = Callable[[Question], Sequence[StageMeasure]]
 """Answers a question. Raises ValueError for a layout that does not fit its ranks."""
@@ -175,7 +175,7 @@ def floor(question: Question) -> int:
     mesh = question.mesh
     shape = question.model
     data = question.data
-    copies = 1 if question.run.freeze else 2 + question.optimiser.copies
+    copies = 1 if question.run.freeze else 2 + question.optimizer.copies
     state = shape.least_weights(data) * WEIGHT_BYTES * copies * mesh.replicas // mesh.ranks
     shares = mesh.pipeline * mesh.tensor * mesh.context
     micro = min(question.batch.micro, -(-question.batch.sequences // mesh.data))

@@ -42,7 +42,7 @@ class Beat:
     done: int = 0
     """Missing, with the fields below, in a heartbeat of an earlier version."""
     section: str = ""
-    """The part of a step in which the rank is: data, forward, backward, optimiser, communication; empty elsewhere."""
+    """The part of a step in which the rank is: data, forward, backward, optimizer, communication; empty elsewhere."""
     longest: float = 0.0
     """Seconds of the longest of the rank's last steps; 0 before there are enough of them."""
     own: float = 0.0

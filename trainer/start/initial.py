@@ -129,7 +129,7 @@ def initialize_weights(
     folder = Path(config.placement.init)
     tokenizer = contents.tokenizer(feed.snapshot)
     engine.load_weights(source(config.init, folder, config.model, tokenizer, feed.data, world))
-    record("initialised", digest=config.init.digest, folder=str(folder), seconds=time.time() - begun)
+    record("initialized", digest=config.init.digest, folder=str(folder), seconds=time.time() - begun)
     return True
 
 

@@ -24,7 +24,7 @@ from slipway.trainer.step.powersgd import PowerSGD
 def connect(
     model: nn.Module,
     called: Sequence[nn.Module],
-    optimiser: Optimizer,
+    optimizer: Optimizer,
     config: Config,
     world: World,
     timeline: Timeline,
@@ -34,7 +34,7 @@ def connect(
     `called`: the modules that passes call, wrapped in DDP if replicas average gradients.
     """
     if config.communication.local_steps > 1:
-        return LocalUpdates(model, optimiser, config.communication, world, config.run.steps)
+        return LocalUpdates(model, optimizer, config.communication, world, config.run.steps)
     return attach(called, config.communication, config.run.seed, timeline)
 
 

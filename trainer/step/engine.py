@@ -32,7 +32,7 @@ from slipway.trainer.step import (
     communication,
     exhaustion,
     leaving,
-    optimisers,
+    optimizers,
     parallel,
     randomness,
     step_state,
@@ -106,8 +106,8 @@ class Engine:
         self._parameters = dict(self.model.named_parameters())
         self._called = [self._replicated(module) for module in divided.called]
         self._passes = passes_of(divided, self._called, devices, config, self._data, world, self.timeline)
-        self.optimiser = optimisers.build(self.model, config.optimiser, parallel.copies_group(devices, config))
-        self._own = communication.connect(self.model, self._called, self.optimiser, config, world, self.timeline)
+        self.optimizer = optimizers.build(self.model, config.optimizer, parallel.copies_group(devices, config))
+        self._own = communication.connect(self.model, self._called, self.optimizer, config, world, self.timeline)
         """PowerSGD or local updates: what has a state of its own on each rank; None without either."""
 
     def _replicated(self, called: nn.Module) -> nn.Module:
@@ -195,11 +195,11 @@ class Engine:
         count = share if self.world.mesh.pipeline > 1 else min(share, PROBED_PARTS * self._micro)
         rows = blank(self._data, count, self.config.model.reads_documents)
         sample_ids = np.zeros(count, np.uint64)
-        copies = self.config.optimiser.copies
-        reserved = step_state.reserve(self._parameters.values(), self.optimiser, copies)
+        copies = self.config.optimizer.copies
+        reserved = step_state.reserve(self._parameters.values(), self.optimizer, copies)
         self.accumulate(rows, sample_ids, count * self.world.data_size)
         del reserved
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         self._statistics.restore(self.model)
         self.world.all_reduce(0.0)
 
@@ -242,7 +242,7 @@ class Engine:
         It takes one all-reduce and one transfer to the host: a step waits for the device here and nowhere else. The
         norm is 0 if fp16 overflowed; `update` then keeps the weights.
         """
-        with self.timeline.part("optimiser"):
+        with self.timeline.part("optimizer"):
             squares = gradients.squares(self.model, self.world)
         with self.timeline.part("communication"):
             # This time includes the wait for slower ranks.
@@ -250,10 +250,10 @@ class Engine:
             if self.world.size > 1:
                 dist.all_reduce(totals)
         scale = self._scale.value if self._scale else 1.0
-        with self.timeline.part("optimiser"):
+        with self.timeline.part("optimizer"):
             norm = totals[0].float().sqrt() / scale
             # The same as torch.nn.utils.clip_grads_with_norm_, for any layout.
-            gradients.scale(self.model, torch.clamp(self.config.optimiser.clip / (norm + 1e-6), max=1.0) / scale)
+            gradients.scale(self.model, torch.clamp(self.config.optimizer.clip / (norm + 1e-6), max=1.0) / scale)
             totals[0] = norm
         with self.timeline.part("communication"):
             total_norm, loss, correct, *other_sums = read(totals)
@@ -275,12 +275,12 @@ class Engine:
 
     def update(self, rate: float) -> None:
         """Take the optimiser's step at this learning rate, unless fp16 overflowed."""
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = rate
         with self._mark.updating():
             if not self._overflowed:
-                self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+                self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
 
     @property
     def can_leave_out(self) -> bool:
@@ -289,15 +289,15 @@ class Engine:
 
     def leave_out(self) -> None:
         """Skip the batch: drop its gradients and its changes of running statistics, and keep the weights."""
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         self._statistics.restore(self.model)
         self._mark.begun = False
 
-    def synchronise_if_due(self, step: int) -> bool:
+    def synchronize_if_due(self, step: int) -> bool:
         """Synchronise local updates if due after `step`; returns whether all ranks have the same weights now."""
         if not isinstance(self._own, LocalUpdates):
             return True
-        return self._own.synchronise_if_due(step)
+        return self._own.synchronize_if_due(step)
 
     def check_copies(self, step: int) -> None:
         """Compare the weights that several ranks hold. All ranks call it at the same time. Raises copies.Drifted."""
@@ -313,11 +313,11 @@ class Engine:
         if not self._mark.begun:
             self._statistics.remember()
             self._mark.extra = self.extra_state()
-        return step_state.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
+        return step_state.take(self._parameters, self.optimizer, self._statistics, self._mark.extra)
 
     def continue_from(self, state: CarriedState) -> None:
         """Continue from a state of the same part of the model; takes the weights out of `state`, to free memory."""
-        step_state.give(self.model, self.optimiser, state)
+        step_state.give(self.model, self.optimizer, state)
         self._statistics.give(self.model, state.statistics)
         self.load_extra_state(state.extra)
 
@@ -382,7 +382,7 @@ class Engine:
 
     def _shrink(self, reason: str) -> None:
         """Halve the micro-batch. Raises OutOfMemory if it was 1."""
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         largest = self._largest
         if largest == 1:
             raise exhaustion.out_of_memory(largest, reason)
@@ -393,11 +393,11 @@ class Engine:
 
     def _divide_again(self, peers: SectionPeers) -> None:
         """Move the weights into a new model on new process groups. All ranks call it at the same time."""
-        self._mark.carried_state = step_state.take(self._parameters, self.optimiser, self._statistics, self._mark.extra)
+        self._mark.carried_state = step_state.take(self._parameters, self.optimizer, self._statistics, self._mark.extra)
         if self.world.device.type == "cuda":
             torch.cuda.synchronize()
         del self.divided, self.model, self._called, self._passes
-        del self.optimiser, self._parameters, self.devices, self._own
+        del self.optimizer, self._parameters, self.devices, self._own
         exhaustion.give_back_memory(self.world.device)
         peers.rejoin()
         self._lay_out()

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from slipway.trainer.config.sections import Communication
 from slipway.trainer.node.world import World
-from slipway.trainer.step.optimisers import momentum
+from slipway.trainer.step.optimizers import momentum
 
 
 class LocalUpdates:
@@ -25,11 +25,11 @@ class LocalUpdates:
     """
 
     def __init__(
-        self, model: nn.Module, optimiser: Optimizer, config: Communication, world: World, last_step: int
+        self, model: nn.Module, optimizer: Optimizer, config: Communication, world: World, last_step: int
     ) -> None:
         """The ranks also synchronise after `last_step`."""
         self._model = model
-        self._optimiser = optimiser
+        self._optimizer = optimizer
         self._world = world
         self._last_step = last_step
         self._every = config.local_steps
@@ -43,13 +43,13 @@ class LocalUpdates:
         )
         self._apart = False
         """Whether this rank has taken a step since the last synchronisation."""
-        optimiser.register_step_pre_hook(self._remember_anchor)
+        optimizer.register_step_pre_hook(self._remember_anchor)
 
-    def synchronise_if_due(self, step: int) -> bool:
+    def synchronize_if_due(self, step: int) -> bool:
         """Synchronise if it is due after `step`; returns whether all ranks have the same weights now."""
         if step % self._every and step != self._last_step:
             return False
-        self._synchronise()
+        self._synchronize()
         return True
 
     def state(self) -> dict[str, Tensor]:
@@ -57,7 +57,7 @@ class LocalUpdates:
         inner = {
             f"inner/{name}/{key}": torch.as_tensor(value)
             for name, weight in self._trained.items()
-            for key, value in self._optimiser.state[weight].items()
+            for key, value in self._optimizer.state[weight].items()
         }
         return inner | {
             f"outer/{name}/{key}": value
@@ -73,7 +73,7 @@ class LocalUpdates:
             weight = self._trained[name]
             states[whose].setdefault(name, {})[key] = value.to(weight.device, copy=True)
         for name, weight in self._trained.items():
-            self._optimiser.state[weight] = states["inner"].get(name, {})
+            self._optimizer.state[weight] = states["inner"].get(name, {})
             self._outer.state[self._anchor[name]] = states["outer"].get(name, {})
         self._apart = False
 
@@ -87,7 +87,7 @@ class LocalUpdates:
         self._apart = True
 
     @torch.no_grad()
-    def _synchronise(self) -> None:
+    def _synchronize(self) -> None:
         # Where gradients were not finite, the optimiser may have taken no step since the last synchronisation.
         self._remember_anchor()
         for name, weight in self._trained.items():

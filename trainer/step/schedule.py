@@ -2,10 +2,10 @@
 
 import math
 
-from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.config.sections import OptimizerConfig
 
 
-def learning_rate(config: Optimiser, step: int, steps: int) -> float:
+def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
     """The rate of `step`, from 0 to steps - 1: it rises to `learning_rate`, then falls to `final_fraction` of it.
 
     The constant schedule stays at `learning_rate`.
@@ -16,7 +16,7 @@ def learning_rate(config: Optimiser, step: int, steps: int) -> float:
     return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * height)
 
 
-def consequence(before: tuple[Optimiser, int], after: tuple[Optimiser, int], step: int) -> str:
+def consequence(before: tuple[OptimizerConfig, int], after: tuple[OptimizerConfig, int], step: int) -> str:
     """A sentence about the effect of another schedule, or another number of steps, on the learning rate after `step`.
 
     `before` and `after` are the optimiser's configuration and the number of steps.
@@ -33,7 +33,7 @@ def consequence(before: tuple[Optimiser, int], after: tuple[Optimiser, int], ste
     return f"the learning rate {begins}; it comes to {ends}"
 
 
-def _height(config: Optimiser, step: int, steps: int) -> float:
+def _height(config: OptimizerConfig, step: int, steps: int) -> float:
     """The rate after warm-up, relative to its range: 1 is the highest, 0 the final value."""
     match config.schedule:
         case "cosine":

@@ -95,7 +95,7 @@ class CarriedState:
 
 def take(
     parameters: Mapping[str, nn.Parameter],
-    optimiser: Optimizer,
+    optimizer: Optimizer,
     statistics: RunningStatistics,
     extra: dict[str, Any],
 ) -> CarriedState:
@@ -105,23 +105,23 @@ def take(
     has gathered.
     """
     weights = {name: local(parameter).detach() for name, parameter in parameters.items()}
-    moments = {name: dict(optimiser.state.get(parameter, {})) for name, parameter in parameters.items()}
+    moments = {name: dict(optimizer.state.get(parameter, {})) for name, parameter in parameters.items()}
     return CarriedState(weights, moments, statistics.remembered, extra)
 
 
 @torch.no_grad()
-def give(model: nn.Module, optimiser: Optimizer, state: CarriedState) -> None:
+def give(model: nn.Module, optimizer: Optimizer, state: CarriedState) -> None:
     """Continue with `state` in a model of the same layout; each weight is freed as soon as it is copied."""
     for name, parameter in model.named_parameters():
         local(parameter).copy_(state.weights.pop(name))
         moments = state.moments.pop(name)
         if moments:
-            optimiser.state[parameter] = {key: _laid_as(parameter, value) for key, value in moments.items()}
+            optimizer.state[parameter] = {key: _laid_as(parameter, value) for key, value in moments.items()}
 
 
-def reserve(parameters: Iterable[nn.Parameter], optimiser: Optimizer, copies: int) -> list[Tensor]:
+def reserve(parameters: Iterable[nn.Parameter], optimizer: Optimizer, copies: int) -> list[Tensor]:
     """Memory for the state that the optimiser's first update will allocate: `copies` of each trained parameter."""
-    new = (parameter for parameter in parameters if parameter.requires_grad and parameter not in optimiser.state)
+    new = (parameter for parameter in parameters if parameter.requires_grad and parameter not in optimizer.state)
     return [torch.empty_like(local(parameter)) for parameter in new for _ in range(copies)]
 
 

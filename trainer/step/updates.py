@@ -25,7 +25,7 @@ from slipway.trainer.node.world import World
 from slipway.trainer.record import changes
 from slipway.trainer.record.changes import AppliedChange, ChangeRecord
 from slipway.trainer.record.fence import Token
-from slipway.trainer.step import optimisers, schedule
+from slipway.trainer.step import optimizers, schedule
 from slipway.trainer.step.engine import Engine
 
 LOOK_SECONDS = 1.0
@@ -178,7 +178,7 @@ class HotUpdates:
         pairs = {name: list(pair) for name, pair in change.changed.items()}
         event = {"number": change.number, "step": step, "changed": pairs, "asked_by": change.by, "why": change.why}
         if "run.steps" in change.fields:
-            was, now = ((config.optimiser, config.run.steps) for config in (before, self._config))
+            was, now = ((config.optimizer, config.run.steps) for config in (before, self._config))
             event["means"] = schedule.consequence(was, now, step)
         self._tell("changed", **event)
 
@@ -250,8 +250,8 @@ def give(config: Config, engine: Engine) -> None:
     if config is engine.config:
         return
     engine.config = config
-    fresh = optimisers.build(engine.model, config.optimiser)
-    for group, new in zip(engine.optimiser.param_groups, fresh.param_groups, strict=True):
+    fresh = optimizers.build(engine.model, config.optimizer)
+    for group, new in zip(engine.optimizer.param_groups, fresh.param_groups, strict=True):
         group.update({name: value for name, value in new.items() if name not in ("params", "lr")})
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from slipway.assets.datasets.cleaning import minhash, origins, own_rules, pii, rules, word_hashes
 from slipway.assets.datasets.cleaning.language import language_of
-from slipway.assets.datasets.cleaning.normalise import normalise
+from slipway.assets.datasets.cleaning.normalize import normalize
 from slipway.assets.datasets.cleaning.origins import Origins
 from slipway.assets.datasets.cleaning.own_rules import RuledDocument, TextClassifier
 from slipway.assets.datasets.cleaning.statistics import TextStatistics
@@ -52,7 +52,7 @@ class Cleaner:
     def __init__(self, cleaning: CleaningSection) -> None:
         self._cleaning = cleaning
         self._thresholds = cleaning.rules.thresholds()
-        self._origins = Origins(cleaning.urls, cleaning.licences)
+        self._origins = Origins(cleaning.urls, cleaning.licenses)
         self._lines = cleaning.lines.settings()
         self._own_rules = own_rules.load(cleaning.own_rules)
         self._classifier = TextClassifier(cleaning.classifier) if cleaning.classifier else None
@@ -62,7 +62,7 @@ class Cleaner:
 
         Raises ValueError, with rule and document, if one of the user's own rules fails.
         """
-        text = normalise(text) if self._cleaning.normalise else text
+        text = normalize(text) if self._cleaning.normalize else text
         blocked = self._origins.why_not(about)
         text = rules.kept_lines(text, self._lines)
         language = language_of(name, text)

@@ -11,7 +11,7 @@ from slipway.recipes.filters import UrlsSection
 
 URL = "url"
 """The reason for a document whose URL is blocked."""
-LICENCE = "licence"
+LICENSE = "license"
 """The reason for a document whose licence is unknown or not in the recipe."""
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _NO_WORD = re.compile(r"[^a-z0-9]+")
@@ -20,11 +20,11 @@ _NO_WORD = re.compile(r"[^a-z0-9]+")
 class Origins:
     """The filters of a recipe. Raises ValueError for an unreadable list of URLs."""
 
-    def __init__(self, urls: UrlsSection, licences: Collection[str]) -> None:
+    def __init__(self, urls: UrlsSection, licenses: Collection[str]) -> None:
         blocked = [*urls.blocked, *(listed(Path(urls.file)) if urls.file else ())]
         self._blocked = frozenset(map(_plain, blocked))
         self._blocked_words = frozenset(word.lower() for word in urls.words)
-        self._licences = [licence.lower() for licence in licences]
+        self._licenses = [license.lower() for license in licenses]
 
     def why_not(self, about: About) -> str | None:
         """The reason to leave a document out, URL or LICENCE; None to keep it.
@@ -34,11 +34,11 @@ class Origins:
         """
         if about.url and (self._blocked or self._blocked_words) and self._is_blocked(about.url):
             return URL
-        if not self._licences:
+        if not self._licenses:
             return None
-        named = [licence.strip().lower() for licence in about.licence.split(",") if licence.strip()]
-        allowed = named and all(any(fnmatchcase(licence, one) for one in self._licences) for licence in named)
-        return None if allowed else LICENCE
+        named = [license.strip().lower() for license in about.license.split(",") if license.strip()]
+        allowed = named and all(any(fnmatchcase(license, one) for one in self._licenses) for license in named)
+        return None if allowed else LICENSE
 
     def _is_blocked(self, url: str) -> bool:
         url_words = _NO_WORD.split(url.lower())

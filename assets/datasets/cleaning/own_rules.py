@@ -30,7 +30,7 @@ class RuledDocument:
     text: str
     language: str
     url: str
-    licence: str
+    license: str
     date: str
 
 

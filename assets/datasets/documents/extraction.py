@@ -56,7 +56,7 @@ OPENING_BYTES = 2048
 """The cost of opening a file, as the number of bytes of text that are read and cleaned in that time."""
 ROW_GROUP_BYTES = 1 << 20
 """Bytes of documents that a worker collects before writing them, and that must be read to get one document."""
-REPEATED = {"file", "language", "licence", "label", "removed"}
+REPEATED = {"file", "language", "license", "label", "removed"}
 HASHES = {"blake3", "bands", "signature", "fingerprints"}
 """Columns that compression would enlarge."""
 UNREADABLE = "unreadable: "

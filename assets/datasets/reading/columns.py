@@ -25,7 +25,7 @@ def read(stream: BinaryIO, reading: ReadingSection) -> Iterator[Text | UnfitDocu
     """The texts of the column `text_field`, with their metadata from other columns. Raises as `rows` does."""
     limit = longest_text(reading)
     named = reading.metadata
-    beside = [field for field in dict.fromkeys((named.url, named.licence, named.date)) if field]
+    beside = [field for field in dict.fromkeys((named.url, named.license, named.date)) if field]
 
     def document(number: int, text: Any, *values: Any) -> Text | UnfitDocument:
         value_of = dict(zip(beside, map(_value, values), strict=True)).get

@@ -87,7 +87,7 @@ class About(NamedTuple):
     """A document's metadata; unknown fields are empty."""
 
     url: str = ""
-    licence: str = ""
+    license: str = ""
     date: str = ""
 
 
@@ -97,7 +97,7 @@ NOTHING = About()
 def about(reading: ReadingSection, value_of: Callable[[str], object]) -> About:
     """The metadata of a document, by the fields in `reading.metadata`; `value_of` returns a field's value or None."""
     named = reading.metadata
-    fields = (named.url, named.licence, named.date)
+    fields = (named.url, named.license, named.date)
     if any(fields):
         return About(*(_as_text(value_of(field)) if field else "" for field in fields))
     return NOTHING

@@ -22,7 +22,7 @@ from slipway.assets.datasets.building.build_log import logged_query
 from slipway.assets.datasets.building.scratch_dir import writing
 from slipway.assets.datasets.cleaning import near_duplicates, word_hashes
 from slipway.assets.datasets.cleaning.decontamination import Leak, contaminated
-from slipway.assets.datasets.cleaning.normalise import normalise
+from slipway.assets.datasets.cleaning.normalize import normalize
 from slipway.assets.datasets.cleaning.verdicts import Verdicts
 from slipway.assets.datasets.reading import readers
 from slipway.assets.datasets.reading.document import Text
@@ -176,7 +176,7 @@ def _read(path: Path, field: str) -> Iterator[EvaluationItem]:
             if not isinstance(document, Text):
                 where = f"cleaning.decontamination.against: {path}: document {document.number}, field {field}"
                 raise ValueError(f"{where}: {document.reason}, expected a text")
-            yield EvaluationItem(f"{path.name}#{document.number}{behind}", normalise(document.text))
+            yield EvaluationItem(f"{path.name}#{document.number}{behind}", normalize(document.text))
 
 
 def _there(path: Path) -> Path:

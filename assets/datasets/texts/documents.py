@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field("language", pa.string()),
         pa.field("url", pa.string()),
-        pa.field("licence", pa.string()),
+        pa.field("license", pa.string()),
         pa.field("date", pa.string()),
         pa.field("package", pa.string(), nullable=False),
         pa.field("masked", pa.int32(), nullable=False),
@@ -37,7 +37,7 @@ COLUMNS = {
     "bytes": "length of the cleaned text in bytes of UTF-8",
     "language": "the language of the text; for source code the language that the file's suffix names",
     "url": "where the document comes from, if its file says so",
-    "licence": "its licence, or its licences with commas between, if its file says so",
+    "license": "its licence, or its licences with commas between, if its file says so",
     "date": "its date, if its file says so",
     "package": "the first part of the name",
     "masked": "how many places were replaced by a placeholder",
@@ -60,7 +60,7 @@ class TextDocuments(DocumentKind):
     segment = segments.SCHEMA
     table = SCHEMA
     table_key = VERSION
-    own_columns = "d.whole, d.language, d.url, d.licence, d.date, d.masked, split_part(d.file, '/', 1) AS package"
+    own_columns = "d.whole, d.language, d.url, d.license, d.date, d.masked, split_part(d.file, '/', 1) AS package"
     identity = "d.identity"
 
     def reader(self, recipe: DatasetRecipe) -> Reader:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from slipway.assets.datasets.building.build import Reader, RowOf
 from slipway.assets.datasets.cleaning import cleaner
 from slipway.assets.datasets.cleaning.cleaner import Cleaner
-from slipway.assets.datasets.cleaning.normalise import normalise
+from slipway.assets.datasets.cleaning.normalize import normalize
 from slipway.assets.datasets.reading import encodings, pages, plain, readers
 from slipway.assets.datasets.reading.document import About, Text
 from slipway.recipes.dataset import DatasetRecipe
@@ -77,7 +77,7 @@ def _row(cleaning: Cleaner, file: str, document: Text) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=2)  # the parts of a file come one after the other, each with the same whole
 def _identity(text: str) -> str:
-    return digest.of_bytes(normalise(text).encode())
+    return digest.of_bytes(normalize(text).encode())
 
 
 def configuration(recipe: DatasetRecipe) -> list[Any]:

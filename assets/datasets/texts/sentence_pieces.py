@@ -35,7 +35,7 @@ class SentencePieceModel:
 
     pieces: tuple[SentencePiece, ...]
     kind: str
-    normaliser: str
+    normalizer: str
     """`identity` changes no text."""
     has_map: bool
     """Whether characters are replaced before the text is split."""
@@ -66,14 +66,14 @@ def read(data: bytes) -> SentencePieceModel:
     """Decode a model's file. Raises IndexError, struct.error, TypeError, AttributeError or UnicodeDecodeError for other
     bytes."""
     fields = list(_fields(data))
-    trained, normalised = (dict(_fields(_last(fields, number))) for number in (2, 3))
+    trained, normalized = (dict(_fields(_last(fields, number))) for number in (2, 3))
     return SentencePieceModel(
         pieces=tuple(_piece(dict(_fields(value))) for number, value in fields if number == 1),
         kind=KINDS.get(trained.get(3, 1), "unknown"),
-        normaliser=normalised.get(1, b"").decode() or "identity",
-        has_map=bool(normalised.get(2)),
-        space_before=bool(normalised.get(3, 1)),
-        single_spaces=bool(normalised.get(4, 1)),
+        normalizer=normalized.get(1, b"").decode() or "identity",
+        has_map=bool(normalized.get(2)),
+        space_before=bool(normalized.get(3, 1)),
+        single_spaces=bool(normalized.get(4, 1)),
     )
 
 
@@ -128,8 +128,8 @@ def _why_not(model: SentencePieceModel) -> str:
     """The reason why a model would lose text or is not a byte-pair encoding; empty if it can be converted."""
     if model.kind != "BPE":
         return f"type is {model.kind}, expected BPE"
-    if model.normaliser != "identity" or model.has_map:
-        return f"normaliser {model.normaliser} changes the text, expected identity"
+    if model.normalizer != "identity" or model.has_map:
+        return f"normaliser {model.normalizer} changes the text, expected identity"
     if model.single_spaces:
         return "normaliser removes white space, expected remove_extra_whitespaces=false"
     if not {piece.text for piece in model.pieces if piece.kind == BYTE} >= BYTES:

@@ -69,12 +69,12 @@ def parallel(report: SweepReport) -> "Figure | None":
     axes = figure.subplots()
     scales = {name: _Scale(report.space[name], [row.parameters.get(name) for row in ranked]) for name in names}
     lines = {row.trial: _heights(row, scales, 1 - rank / (len(ranked) - 1)) for rank, row in enumerate(ranked)}
-    colours = _colours()
+    colors = _colors()
     size = math.ceil(len(ranked) / CLASSES)
     drawn = _drawn(ranked)
     for which in reversed(range(CLASSES)):
         members = [lines[row.trial] for row in ranked[which * size : (which + 1) * size] if row.trial in drawn]
-        _crowd(axes, members, colours[which], alpha=0.9 if which == 0 else 0.5)
+        _crowd(axes, members, colors[which], alpha=0.9 if which == 0 else 0.5)
     _one_by_one(axes, report, lines)
     ticks = range(len(names) + 1)
     for at in ticks:
@@ -206,14 +206,14 @@ def points_of(row: TrialRow) -> LINE:
     return [step for step, _ in thinned], [value for _, value in thinned]
 
 
-def _crowd(axes: "Axes", lines: Iterable[LINE], colour: str, alpha: float = 0.7) -> None:
+def _crowd(axes: "Axes", lines: Iterable[LINE], color: str, alpha: float = 0.7) -> None:
     """Draw many lines as one path with gaps, so that the size of a picture depends on its points, not its trials."""
     x: list[float] = []
     y: list[float] = []
     for xs, ys in lines:
         x += [*xs, math.nan]
         y += [*ys, math.nan]
-    axes.plot(x, y, color=colour, alpha=alpha, linewidth=0.6, marker="." if len(x) < 60 else None, markersize=2)
+    axes.plot(x, y, color=color, alpha=alpha, linewidth=0.6, marker="." if len(x) < 60 else None, markersize=2)
 
 
 def _one_by_one(axes: "Axes", report: SweepReport, lines: Mapping[int, LINE]) -> None:
@@ -226,18 +226,16 @@ def _one_by_one(axes: "Axes", report: SweepReport, lines: Mapping[int, LINE]) ->
     for number in sorted(
         ranks.keys() | named.keys() & lines.keys(), key=lambda number: (number in named, -ranks.get(number, 0))
     ):
-        colour = _colours()[CLASSES * ranks.get(number, 0) // len(report.order)]
-        colour, style, label = named.get(number, (colour, "-", None))
-        (line,) = axes.plot(
-            *lines[number], style, color=colour, linewidth=1.8 if label else 0.8, label=label, alpha=0.9
-        )
+        color = _colors()[CLASSES * ranks.get(number, 0) // len(report.order)]
+        color, style, label = named.get(number, (color, "-", None))
+        (line,) = axes.plot(*lines[number], style, color=color, linewidth=1.8 if label else 0.8, label=label, alpha=0.9)
         if len(lines[number][0]) == 1:  # a line with one point would be invisible
             line.set(marker="o", markersize=4)
         line.set_gid(f"line-{number}")
         line.set_url(f"#trial-{number}")
 
 
-def _colours() -> list[str]:
+def _colors() -> list[str]:
     """The colours of the classes, from the best to the worst."""
     return ["#00695c", "#26a69a", "#80cbc4", "#b0bec5", "#cfd8dc"]
 

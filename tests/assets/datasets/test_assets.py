@@ -17,7 +17,7 @@ from slipway.trainer.data import shards
 from tests.assets.datasets.corpora import recipe_for, write_file
 
 
-def materialise(recipe, durable, instance=None, only=None) -> dg.ExecuteInProcessResult:
+def materialize(recipe, durable, instance=None, only=None) -> dg.ExecuteInProcessResult:
     return dg.materialize(
         dataset_assets(recipe),
         resources={"tiers": Tiers(durable=str(durable), nvme=str(durable.parent / "{node}"))},
@@ -37,7 +37,7 @@ def metadata_of(result, asset: str) -> dict[str, Any]:
 
 
 def test_the_lane_ends_with_a_snapshot_that_the_dataset_points_at(corpus, durable):
-    result = materialise(recipe_for(corpus), durable)
+    result = materialize(recipe_for(corpus), durable)
     assert result.success
     sha256 = metadata_of(result, "snapshot")["snapshot"]
     assert pointer.current(durable, "small-corpus") == sha256
@@ -46,7 +46,7 @@ def test_the_lane_ends_with_a_snapshot_that_the_dataset_points_at(corpus, durabl
 
 def test_the_data_versions_are_the_digests(corpus, durable):
     with dg.instance_for_test() as instance:
-        result = materialise(recipe_for(corpus), durable, instance)
+        result = materialize(recipe_for(corpus), durable, instance)
         snapshot = shards.read_manifest(durable, metadata_of(result, "snapshot")["snapshot"])
         expected = {
             "documents": snapshot.documents["blake3"],
@@ -60,7 +60,7 @@ def test_the_data_versions_are_the_digests(corpus, durable):
 
 
 def test_documents_show_rows_columns_statistics_and_a_plot(corpus, durable):
-    metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    metadata = metadata_of(materialize(recipe_for(corpus), durable), "documents")
     assert metadata["dagster/row_count"] == 60
     assert metadata["dagster/uri"].startswith("file://")
     assert "blake3" in [column.name for column in metadata["dagster/column_schema"].columns]
@@ -72,7 +72,7 @@ def test_documents_show_rows_columns_statistics_and_a_plot(corpus, durable):
 
 
 def test_the_snapshot_shows_tokens_and_the_entropy_to_beat(corpus, durable):
-    metadata = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")
+    metadata = metadata_of(materialize(recipe_for(corpus), durable), "snapshot")
     assert metadata["tokens"] == metadata["train_tokens"] + metadata["validation_tokens"]
     assert 0 < metadata["unigram_entropy"] < 6
     assert metadata["shards"] > 3
@@ -80,7 +80,7 @@ def test_the_snapshot_shows_tokens_and_the_entropy_to_beat(corpus, durable):
 
 def test_every_check_passes_with_its_numbers(corpus, durable):
     checks = {
-        check.check_name: check for check in materialise(recipe_for(corpus), durable).get_asset_check_evaluations()
+        check.check_name: check for check in materialize(recipe_for(corpus), durable).get_asset_check_evaluations()
     }
     assert {name for name, check in checks.items() if check.passed and check.blocking} == {
         "no_empty_split",
@@ -99,35 +99,35 @@ def test_every_check_passes_with_its_numbers(corpus, durable):
 
 
 def test_materialising_again_reuses_everything(corpus, durable):
-    first = materialise(recipe_for(corpus), durable)
-    second = materialise(recipe_for(corpus), durable)
+    first = materialize(recipe_for(corpus), durable)
+    second = materialize(recipe_for(corpus), durable)
     assert [metadata_of(second, asset)["reused"] for asset in ("documents", "tokenizer", "snapshot")] == [True] * 3
     assert metadata_of(first, "snapshot")["snapshot"] == metadata_of(second, "snapshot")["snapshot"]
 
 
 def test_documents_show_what_was_left_out_by_which_rule_with_a_sample(corpus, durable):
     write_file(corpus / "zz.py", (corpus / "package0" / "module0.py").read_text())
-    metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    metadata = metadata_of(materialize(recipe_for(corpus), durable), "documents")
     assert metadata["left_out"] == {"exact_duplicate": 1}
     assert "| exact_duplicate | 1 | zz.py#0 | package0/module0.py#0 | " in metadata["samples_left_out"]
     assert "return" in metadata["samples_left_out"]
 
 
 def test_a_snapshot_shows_its_difference_to_its_parent(corpus, durable):
-    parent = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")["snapshot"]
+    parent = metadata_of(materialize(recipe_for(corpus), durable), "snapshot")["snapshot"]
     write_file(corpus / "added.py", "added")
-    metadata = metadata_of(materialise(recipe_for(corpus), durable), "snapshot")
+    metadata = metadata_of(materialize(recipe_for(corpus), durable), "snapshot")
     assert metadata["parent"] == parent
     assert (metadata["documents_added"], metadata["documents_removed"], metadata["documents_changed"]) == (1, 0, 0)
     assert 0 < metadata["shared_shards"] < metadata["shards"]
 
 
 def test_drift_from_the_parent_blocks_the_snapshot(corpus, durable):
-    materialise(recipe_for(corpus), durable)
+    materialize(recipe_for(corpus), durable)
     before = pointer.current(durable, "small-corpus")
     for number in range(60):
         write_file(corpus / f"long{number}.md", f"{number} and a much longer text " * 200)
-    result = materialise(recipe_for(corpus), durable)
+    result = materialize(recipe_for(corpus), durable)
     [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
     assert failed.check_name == "no_drift"
     drift = {name: value.value for name, value in failed.metadata.items()}
@@ -136,13 +136,13 @@ def test_drift_from_the_parent_blocks_the_snapshot(corpus, durable):
 
 
 def test_a_corpus_that_loses_most_of_itself_blocks_the_snapshot(corpus, durable):
-    materialise(recipe_for(corpus), durable)
+    materialize(recipe_for(corpus), durable)
     before = pointer.current(durable, "small-corpus")
     for file in sorted(corpus.glob("package[12]/*")):
         file.unlink()
     failed = {
         evaluation.check_name: evaluation
-        for evaluation in materialise(recipe_for(corpus), durable).get_asset_check_evaluations()
+        for evaluation in materialize(recipe_for(corpus), durable).get_asset_check_evaluations()
     }
     assert [name for name, evaluation in failed.items() if not evaluation.passed] == [
         "no_shrinkage",
@@ -158,7 +158,7 @@ def test_a_recipe_that_leaves_out_nearly_everything_blocks_the_snapshot_and_name
         write_file(corpus / "short" / f"{number}.md", f"note {number}")
     recipe = recipe_for(corpus, cleaning={"rules": {"words_at_least": 5}, "near_duplicates": None})
     checks = {
-        evaluation.check_name: evaluation for evaluation in materialise(recipe, durable).get_asset_check_evaluations()
+        evaluation.check_name: evaluation for evaluation in materialize(recipe, durable).get_asset_check_evaluations()
     }
     assert not checks["enough_is_kept"].passed
     assert checks["enough_is_kept"].metadata["left_out"].value == {"words_at_least": 600}
@@ -194,7 +194,7 @@ def test_a_query_of_ones_own_is_a_check_that_blocks_and_shows_the_rows_that_shou
         "few_in_a_package": "SELECT package, count(*) AS many FROM documents GROUP BY package HAVING many > 9",
         "none_lost": "SELECT name FROM parent ANTI JOIN documents USING (name)",
     }
-    checks = materialise(recipe_for(corpus, checks={"queries": queries}), durable).get_asset_check_evaluations()
+    checks = materialize(recipe_for(corpus, checks={"queries": queries}), durable).get_asset_check_evaluations()
     [failed] = [check for check in checks if not check.passed]
     assert failed.check_name == "sql_few_in_a_package" and failed.metadata["rows"].value == 3
     first = failed.metadata["first"].value
@@ -207,9 +207,9 @@ def test_the_page_shows_each_check_with_its_figures_and_what_was_left_out_with_i
     write_file(corpus / "zz.py", (corpus / "package0" / "module0.py").read_text())
     write_file(corpus / "nothing.py", "")
     recipe = recipe_for(corpus, checks={"queries": {"no_long_ones": "SELECT name FROM documents WHERE bytes > 1e6"}})
-    assert materialise(recipe, durable).success
+    assert materialize(recipe, durable).success
     write_file(corpus / "added.py", "added")
-    assert materialise(recipe, durable).success
+    assert materialize(recipe, durable).success
     text = (durable / "datasets" / "small-corpus" / "report.html").read_text()
     for row in (
         "<td>sql no long ones</td><td>passed</td><td>rows: 0</td>",
@@ -231,7 +231,7 @@ def test_a_check_of_which_nothing_was_left_out_says_so():
 
 @pytest.mark.parametrize("query", ["SELECT nothing FROM documents", "FROM read_text('/etc/passwd')"])
 def test_a_query_that_cannot_be_answered_is_refused_before_anything_is_read(corpus, durable, query):
-    result = materialise(recipe_for(corpus, checks={"queries": {"mine": query}}), durable)
+    result = materialize(recipe_for(corpus, checks={"queries": {"mine": query}}), durable)
     failure = result.failure_data_for_node("small_corpus__documents")
     assert failure and failure.error and failure.error.cause
     assert "checks.queries.mine: query" in failure.error.cause.message and not durable.exists()
@@ -240,28 +240,28 @@ def test_a_query_that_cannot_be_answered_is_refused_before_anything_is_read(corp
 def test_pictures_beside_the_texts_are_named_and_fail_no_build(corpus, durable):
     for number in range(30):
         (corpus / f"figure{number}.png").write_bytes(b"\x89PNG\r\n" + bytes(number + 1))
-    metadata = metadata_of(materialise(recipe_for(corpus), durable), "documents")
+    metadata = metadata_of(materialize(recipe_for(corpus), durable), "documents")
     assert metadata["left_out"] == {"no text: a picture, a font or a sound": 30}
 
 
 def test_the_documents_show_what_each_rule_measured_as_a_picture(corpus, durable):
     with_rules = recipe_for(corpus, cleaning={"rules": {"words_at_least": 20}, "near_duplicates": None})
-    assert "rules" not in metadata_of(materialise(recipe_for(corpus), durable), "documents")
-    assert metadata_of(materialise(with_rules, durable), "documents")["rules"].startswith(
+    assert "rules" not in metadata_of(materialize(recipe_for(corpus), durable), "documents")
+    assert metadata_of(materialize(with_rules, durable), "documents")["rules"].startswith(
         "![what the rules measured](data"
     )
 
 
 def test_each_asset_can_be_materialised_alone(corpus, durable):
     for asset in ("documents", "tokenizer", "snapshot"):
-        assert materialise(recipe_for(corpus), durable, only=[f"small_corpus/{asset}"]).success
+        assert materialize(recipe_for(corpus), durable, only=[f"small_corpus/{asset}"]).success
     assert pointer.current(durable, "small-corpus") is not None
 
 
 def test_a_failed_check_leaves_the_dataset_pointing_where_it_pointed(corpus, durable):
-    materialise(recipe_for(corpus), durable)
+    materialize(recipe_for(corpus), durable)
     before = pointer.current(durable, "small-corpus")
-    result = materialise(recipe_for(corpus, validation=1e-9), durable)
+    result = materialize(recipe_for(corpus, validation=1e-9), durable)
     [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
     assert failed.check_name == "no_empty_split"
     assert pointer.current(durable, "small-corpus") == before
@@ -271,7 +271,7 @@ def test_a_failed_check_leaves_the_dataset_pointing_where_it_pointed(corpus, dur
 
 
 def test_a_missing_corpus_fails_with_one_clear_message_and_writes_nothing(tmp_path, durable):
-    result = materialise(recipe_for(tmp_path / "missing"), durable)
+    result = materialize(recipe_for(tmp_path / "missing"), durable)
     assert not result.success
     failure = result.failure_data_for_node("small_corpus__documents")
     assert failure and failure.error and failure.error.cause
@@ -291,6 +291,6 @@ def test_the_catalog_describes_every_asset(corpus):
 
 @pytest.mark.slow
 def test_the_standard_library_becomes_a_snapshot(durable):
-    metadata = metadata_of(materialise(recipe_for(None, vocab_size=2048, validation=0.05), durable), "snapshot")
+    metadata = metadata_of(materialize(recipe_for(None, vocab_size=2048, validation=0.05), durable), "snapshot")
     assert metadata["tokens"] > 2_000_000
     assert metadata["bytes_per_token"] > 2

@@ -16,7 +16,7 @@ from slipway.trainer.base.digest import of_bytes
 from tests.assets.datasets import builds
 from tests.assets.datasets.builds import build, texts_of
 from tests.assets.datasets.corpora import recipe_for, write_file
-from tests.assets.datasets.test_assets import materialise, metadata_of
+from tests.assets.datasets.test_assets import materialize, metadata_of
 
 VALIDATION = 0.25
 
@@ -197,7 +197,7 @@ def test_rules_and_masks_show_in_the_table_and_in_the_ui_by_name_and_number(corp
         "lorem_ipsum_at_most": 1,
     }
     assert {name: row["masked"] for name, row in rows.items() if row["masked"]} == {"mail.txt": 2}
-    metadata = metadata_of(materialise(recipe, durable), "documents")
+    metadata = metadata_of(materialize(recipe, durable), "documents")
     assert metadata["left_out"] == {"words_at_least": 2, "lorem_ipsum_at_most": 1}
     assert metadata["masked"] == 2
     assert "| words_at_least | 2 | brief.txt#0, short.txt#0 |  | too brief" in metadata["samples_left_out"]

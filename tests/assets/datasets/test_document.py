@@ -13,7 +13,7 @@ from tests.assets.datasets.corpora import recipe_for
 from tests.assets.datasets.test_cleaned_datasets import rows_of
 from tests.assets.datasets.test_readers import parquet
 
-READING = ReadingSection(metadata=MetadataSection(url="source.url", licence="license", date="date"))
+READING = ReadingSection(metadata=MetadataSection(url="source.url", license="license", date="date"))
 ORIGIN = About("http://a.example/1", "MIT", "2026-01-02")
 
 
@@ -24,7 +24,7 @@ def about_of(name: str, data: bytes, folder: Path, reading: ReadingSection = REA
 
 
 def line(text: str = "text", url: object = ORIGIN.url, **fields: object) -> str:
-    origin = {"license": ORIGIN.licence, "date": ORIGIN.date}
+    origin = {"license": ORIGIN.license, "date": ORIGIN.date}
     return json.dumps({"text": text, "source": {"url": url}} | origin | fields)
 
 
@@ -43,7 +43,7 @@ def test_columns_of_a_table_do_so(tmp_path: Path):
 def test_columns_of_parquet_do_so_whatever_their_type(tmp_path: Path):
     day = datetime.date.fromisoformat(ORIGIN.date)
     columns = {"text": ["one", "two"], "source": [{"url": ORIGIN.url}] * 2, "license": [["MIT", "BSD"]] * 2}
-    expected = ORIGIN._replace(licence="MIT, BSD")
+    expected = ORIGIN._replace(license="MIT, BSD")
     assert about_of("a.parquet", parquet(columns | {"date": [day] * 2}), tmp_path) == [expected] * 2
     assert about_of("b.parquet", parquet(columns), tmp_path) == [expected._replace(date="")] * 2
 
@@ -71,13 +71,13 @@ def test_the_documents_table_has_it_and_filters_leave_out_by_it(tmp_path: Path):
     recipe = recipe_for(
         tmp_path / "corpus",
         reading=READING.model_dump(),
-        cleaning={"near_duplicates": None, "urls": {"blocked": ("ads.example",)}, "licences": ("mit",)},
+        cleaning={"near_duplicates": None, "urls": {"blocked": ("ads.example",)}, "licenses": ("mit",)},
     )
     rows = rows_of(recipe, tmp_path / "durable")
     assert {name: row["removed"] for name, row in rows.items()} == {
         "kept.jsonl": None,
         "blocked.jsonl": "url",
-        "closed.jsonl": "licence",
+        "closed.jsonl": "license",
     }
     row = rows["kept.jsonl"]
-    assert About(row["url"], row["licence"], row["date"]) == ORIGIN
+    assert About(row["url"], row["license"], row["date"]) == ORIGIN

@@ -37,7 +37,7 @@ def test_a_row_has_the_facts_of_its_document(tmp_path, durable):
         "bytes": 7,
         "blake3": blake3("λ = 1\n".encode()).hexdigest(),
         "language": "python",
-        **{"url": None, "licence": None, "date": None},
+        **{"url": None, "license": None, "date": None},
         "package": "package",
         "masked": 0,
         "split": "train",

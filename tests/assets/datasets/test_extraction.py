@@ -75,7 +75,7 @@ def test_a_file_that_changed_a_moment_ago_is_read_again(corpus, durable, monkeyp
 
 def test_other_cleaning_reads_everything(corpus, durable):
     extract(recipe_for(corpus), durable)
-    cleaning = {"normalise": False, "near_duplicates": None, "decontamination": None}
+    cleaning = {"normalize": False, "near_duplicates": None, "decontamination": None}
     assert extract(recipe_for(corpus, cleaning=cleaning), durable).read == 60
 
 

@@ -51,7 +51,7 @@ def test_the_split_is_decided_by_the_pixels_alone(corpus, durable):
 
 def test_no_image_changes_its_split_when_others_are_added(corpus, durable):
     held_out = contents(build(recipe_for(corpus), durable), durable, "validation")
-    write(corpus / "a-first.parquet", [png(np.full((8, 8), grey, np.uint8)) for grey in range(50)], [3] * 50)
+    write(corpus / "a-first.parquet", [png(np.full((8, 8), gray, np.uint8)) for gray in range(50)], [3] * 50)
     assert held_out <= contents(build(recipe_for(corpus), durable), durable, "validation")
 
 
@@ -136,8 +136,8 @@ def test_a_new_class_has_its_place_among_the_others(corpus, durable):
 
 
 def test_classes_may_have_names(tmp_path, durable):
-    images = [png(np.full((8, 8), grey, np.uint8)) for grey in range(40)]
-    write(tmp_path / "corpus" / "named.parquet", images, [("dog", "cat", "10")[grey % 3] for grey in range(40)])
+    images = [png(np.full((8, 8), gray, np.uint8)) for gray in range(40)]
+    write(tmp_path / "corpus" / "named.parquet", images, [("dog", "cat", "10")[gray % 3] for gray in range(40)])
     snapshot = build(recipe_for(tmp_path / "corpus"), durable)
     assert snapshot.classes == ("10", "cat", "dog")
     assert (bytes([1] * 64), "cat") in every(snapshot, durable)

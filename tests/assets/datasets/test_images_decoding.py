@@ -15,8 +15,8 @@ from slipway.assets.datasets.reading.pictures import Picture
 from slipway.recipes.dataset import ImagesSection, ReadingSection
 from tests.assets.datasets.digits import png
 
-GREY = np.arange(12, dtype=np.uint8).reshape(3, 4)
-COLOURS = np.arange(36, dtype=np.uint8).reshape(3, 4, 3)
+GRAY = np.arange(12, dtype=np.uint8).reshape(3, 4)
+COLORS = np.arange(36, dtype=np.uint8).reshape(3, 4, 3)
 FIELDS = {"height": 3, "width": 4, "channels": 1}
 
 
@@ -46,57 +46,57 @@ def lists_of(rows: list[list[Any]], kind: str = "uint8") -> pa.Array:
 
 @pytest.mark.parametrize(
     "column",
-    [[png(GREY)], [{"bytes": png(GREY), "path": "grey.png"}], lists_of([GREY.ravel().tolist()])],
+    [[png(GRAY)], [{"bytes": png(GRAY), "path": "gray.png"}], lists_of([GRAY.ravel().tolist()])],
     ids=["bytes", "bytes and path", "list of pixels"],
 )
 def test_an_image_is_bytes_or_bytes_with_a_path_or_its_pixels(column):
-    assert pixels(column) == GREY.tobytes()
+    assert pixels(column) == GRAY.tobytes()
 
 
 def test_pixels_are_ordered_by_row_column_and_channel():
-    assert pixels([png(COLOURS)], channels=3) == COLOURS.tobytes()
+    assert pixels([png(COLORS)], channels=3) == COLORS.tobytes()
 
 
 def test_a_jpeg_is_read_as_pillow_reads_it():
-    data = png(COLOURS, "JPEG")
+    data = png(COLORS, "JPEG")
     assert pixels([data], channels=3) == np.asarray(Image.open(io.BytesIO(data))).tobytes()
 
 
 def test_colours_become_grey_and_grey_becomes_colours():
-    assert pixels([png(GREY)], channels=3) == np.repeat(GREY[..., None], 3, axis=2).tobytes()
+    assert pixels([png(GRAY)], channels=3) == np.repeat(GRAY[..., None], 3, axis=2).tobytes()
     assert pixels([png(np.full((3, 4, 3), 200, np.uint8))], channels=1) == bytes([200] * 12)
 
 
 def test_an_image_of_another_size_is_resized_to_the_recipes_size():
-    large = np.kron(GREY, np.ones((4, 4), np.uint8))
+    large = np.kron(GRAY, np.ones((4, 4), np.uint8))
     assert len(pixels([png(large)])) == 12
     assert pixels([png(np.full((30, 50), 7, np.uint8))]) == bytes([7] * 12)
 
 
 def test_the_upper_eight_of_sixteen_bits_a_pixel_are_kept():
-    assert pixels([png(GREY.astype(np.uint16) * 256 + 9)]) == GREY.tobytes()
+    assert pixels([png(GRAY.astype(np.uint16) * 256 + 9)]) == GRAY.tobytes()
 
 
 def test_a_photograph_is_turned_upright():
-    turned, buffer = Image.fromarray(np.rot90(GREY).copy()), io.BytesIO()
+    turned, buffer = Image.fromarray(np.rot90(GRAY).copy()), io.BytesIO()
     exif = turned.getexif()
     exif[0x0112] = 6  # "turn a quarter clockwise to look at it"
     turned.save(buffer, "PNG", exif=exif)
-    assert pixels([buffer.getvalue()]) == GREY.tobytes()
+    assert pixels([buffer.getvalue()]) == GRAY.tobytes()
 
 
 @pytest.mark.parametrize(
     ("label", "name"), [(7, "7"), (-1, "-1"), ("cat", "cat")], ids=["number", "below zero", "text"]
 )
 def test_a_class_is_a_whole_number_or_text(label, name):
-    assert read([png(GREY)], [label]) == [Picture(0, GREY.tobytes(), name)]
+    assert read([png(GRAY)], [label]) == [Picture(0, GRAY.tobytes(), name)]
 
 
 @pytest.mark.parametrize(
     "labels", [[None], [""], [1.5], [True], ...], ids=["null", "empty", "float", "bool", "no column"]
 )
 def test_a_row_without_a_class_is_set_aside(labels):
-    assert reason([png(GREY)], labels=labels) == "no label"
+    assert reason([png(GRAY)], labels=labels) == "no label"
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_a_row_without_a_class_is_set_aside(labels):
         (lists_of([[1] * 11]), "of another size"),
         ([b"text"], "not an image"),
         ([b""], "not an image"),
-        ([png(GREY, "BMP")], "not an image"),
-        ([png(COLOURS)[:-30]], "damaged image"),
-        ([png(COLOURS, "JPEG")[:300]], "damaged image"),
+        ([png(GRAY, "BMP")], "not an image"),
+        ([png(COLORS)[:-30]], "damaged image"),
+        ([png(COLORS, "JPEG")[:300]], "damaged image"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -129,22 +129,22 @@ def test_an_image_with_more_bytes_than_the_limit_is_not_decoded():
 
 
 def test_rows_after_an_unreadable_row_are_read():
-    assert [type(document) for document in read([png(GREY), b"text", png(GREY)])] == [Picture, UnfitDocument, Picture]
+    assert [type(document) for document in read([png(GRAY), b"text", png(GRAY)])] == [Picture, UnfitDocument, Picture]
 
 
 def test_no_flipped_byte_of_a_png_gives_other_pixels():
-    original = png(COLOURS)
+    original = png(COLORS)
     damaged = [original[:at] + bytes([original[at] ^ 4]) + original[at + 1 :] for at in range(len(original))]
     contents = {
         document.pixels if isinstance(document, Picture) else document.reason for document in read(damaged, channels=3)
     }
-    assert contents <= {"not an image", "damaged image", COLOURS.tobytes()}
+    assert contents <= {"not an image", "damaged image", COLORS.tobytes()}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_flipped_byte_ends_the_reading_of_a_file(seed):
     random = np.random.default_rng(seed)
-    data = [png(COLOURS), png(COLOURS, "JPEG")]
+    data = [png(COLORS), png(COLORS, "JPEG")]
     damaged = []
     for _ in range(100):
         flipped = bytearray(data[random.integers(2)])

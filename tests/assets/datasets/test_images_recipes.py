@@ -31,7 +31,7 @@ def test_three_lines_are_a_recipe(tmp_path):
     ("more", "message"),
     [
         ("tokenizer: {vocab_size: 300}", "expected no such section beside images: it is for texts"),
-        ("cleaning: {normalise: false}", "expected no such section beside images: it is for texts"),
+        ("cleaning: {normalize: false}", "expected no such section beside images: it is for texts"),
         ("shards: {tokens: 300}", "expected no such section beside images: it is for texts"),
         ("reading: {text_field: body}", "expected no such field beside images: see images.image_field"),
     ],

@@ -20,7 +20,7 @@ from slipway.trainer.objects import bucket as objects
 from slipway.trainer.objects.bucket import Bucket
 from tests.assets.datasets.builds import build, content, strays
 from tests.assets.datasets.corpora import make_corpus, recipe_for
-from tests.assets.datasets.test_assets import materialise
+from tests.assets.datasets.test_assets import materialize
 from tests.s3 import Server, put
 
 FILES = 26
@@ -128,7 +128,7 @@ def test_a_store_that_stays_unreachable_is_one_clear_failure_and_finished_segmen
     monkeypatch.setattr(objects, "READ_SECONDS", 2.0)
     with ExitStack() as frozen:
         interruption = Interruption(lambda: frozen.enter_context(s3.frozen()), monkeypatch)
-        failure = materialise(remote(bucket), durable).failure_data_for_node("small_corpus__documents")
+        failure = materialize(remote(bucket), durable).failure_data_for_node("small_corpus__documents")
     assert failure and failure.error and failure.error.cause
     assert failure.error.cause.message.startswith(f"ConnectionError: dataset small-corpus: {bucket}/")
     assert ": no answer (ReadTimeoutError)" in failure.error.cause.message

@@ -51,7 +51,7 @@ def message(number: int, *parts: bytes) -> bytes:
     return bytes([number << 3 | 2, size & 0x7F | 0x80, size >> 7]) + body
 
 
-def model(kind: int = 2, normaliser: str = "identity", single_spaces: int = 0, bytes_: bool = True) -> bytes:
+def model(kind: int = 2, normalizer: str = "identity", single_spaces: int = 0, bytes_: bool = True) -> bytes:
     """A model of one piece beside the bytes."""
     texts = ["a", *sorted(sentence_pieces.BYTES if bytes_ else [])]
     pieces = [
@@ -59,7 +59,7 @@ def model(kind: int = 2, normaliser: str = "identity", single_spaces: int = 0, b
         for number, text in enumerate(texts)
     ]
     return b"".join(pieces) + message(2, bytes([0x18, kind])) + message(
-        3, message(1, normaliser.encode()), bytes([0x20, single_spaces])
+        3, message(1, normalizer.encode()), bytes([0x20, single_spaces])
     )  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def model(kind: int = 2, normaliser: str = "identity", single_spaces: int = 0, b
     ("data", "reason"),
     [
         (model(kind=1), "type is unigram, expected BPE"),
-        (model(normaliser="nmt_nfkc"), "normaliser nmt_nfkc changes the text, expected identity"),
+        (model(normalizer="nmt_nfkc"), "normaliser nmt_nfkc changes the text, expected identity"),
         (model(single_spaces=1), "removes white space, expected remove_extra_whitespaces=false"),
         (model(bytes_=False), "no token for each byte, expected byte_fallback=true"),
         (MODEL[:5000], "not a SentencePiece model: it ends within a field"),
@@ -82,7 +82,7 @@ def test_a_model_that_would_lose_text_is_refused_with_what_is_wrong(tmp_path: Pa
 
 def test_a_model_as_small_as_it_may_be_is_read(tmp_path: Path):
     pieces_model = sentence_pieces.read(model())
-    assert (pieces_model.kind, pieces_model.normaliser, pieces_model.space_before, len(pieces_model.pieces)) == (
+    assert (pieces_model.kind, pieces_model.normalizer, pieces_model.space_before, len(pieces_model.pieces)) == (
         "BPE",
         "identity",
         True,

@@ -43,7 +43,7 @@ def gate_of(platform: Platform, held_out: SuiteRecipe, measuring: Measuring | No
 @pytest.fixture
 def candidate(tracked: Platform) -> Version:
     """The best checkpoint of the finished training, registered."""
-    tracked.materialise([keys.key(TINY, "candidate")], tracked.finished().id)
+    tracked.materialize([keys.key(TINY, "candidate")], tracked.finished().id)
     version = Registry(tracked.tracking, tracked.home.durable).aliased("tiny-model", CANDIDATE)
     assert version is not None
     return version

@@ -41,14 +41,14 @@ def opened(**changes: Any) -> Opened:
         "sweep": "curves-000000000000",
         "recipe": "0" * 64,
         "space": {
-            "optimiser.learning_rate": {"loguniform": [1e-4, 1.0]},
-            "optimiser.weight_decay": {"uniform": [0.0, 0.5]},
+            "optimizer.learning_rate": {"loguniform": [1e-4, 1.0]},
+            "optimizer.weight_decay": {"uniform": [0.0, 0.5]},
             "model.layers": {"randint": [1, 6]},
             "model.shape": {"choice": ["flat", "deep"]},
         },
         "written": {
-            "optimiser.learning_rate": 1e-3,
-            "optimiser.weight_decay": 0.1,
+            "optimizer.learning_rate": 1e-3,
+            "optimizer.weight_decay": 0.1,
             "model.layers": 2,
             "model.shape": "flat",
         },
@@ -75,7 +75,7 @@ def power_law(parameters: Mapping[str, Any], step: int) -> float | None:
 
     Noise that shrinks with the steps is seeded by the parameters themselves.
     """
-    rate, decay = parameters["optimiser.learning_rate"], parameters["optimiser.weight_decay"]
+    rate, decay = parameters["optimizer.learning_rate"], parameters["optimizer.weight_decay"]
     if rate > 0.5:
         return finite_or_none(math.nan)
     end = 1 + 0.1 * math.log10(rate / 0.01) ** 2 + 0.01 * parameters["model.layers"]

@@ -287,7 +287,7 @@ def test_trial_0_is_the_recipe_as_it_is_written():
 
 
 def test_a_sweep_whose_space_has_no_further_trial_is_complete_with_those_that_it_has_and_says_why():
-    constraints = ("optimiser.weight_decay < 0 or model.layers > 9",)
+    constraints = ("optimizer.weight_decay < 0 or model.layers > 9",)
     closed = fold(log_of(*begun(constraints=constraints), power_law)).closed
     assert closed is not None and (closed.outcome, closed.best_trial) == ("complete", 0)
     assert closed.reason == f"after 1 trial hardly any draw fits the constraints: {constraints[0]}"

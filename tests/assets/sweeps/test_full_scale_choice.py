@@ -12,8 +12,8 @@ from tests.assets.sweeps.simulation import budgeted, opened
 
 pytestmark = pytest.mark.pure
 
-WRITTEN = {"optimiser.learning_rate": 0.001}
-DRAWN = {"optimiser.learning_rate": 0.01}
+WRITTEN = {"optimizer.learning_rate": 0.001}
+DRAWN = {"optimizer.learning_rate": 0.01}
 
 
 def trial(number: int, parameters: Mapping[str, float], values: Mapping[int, float], **fields: int) -> list[Event]:
@@ -73,7 +73,7 @@ def test_the_schedule_of_a_population_is_reported_in_shares_of_a_training():
         Paused(trial=1, step=3),
         Ended(trial=1, outcome="stopped"),
     ]
-    slower = {"optimiser.learning_rate": 0.008}
+    slower = {"optimizer.learning_rate": 0.008}
     child = trial(2, slower, {6: 1.8, 9: 1.5}, parent=1, step=3)
     choice = chosen(trial(0, WRITTEN, {3: 3.0, 9: 2.5}), parent, child, scheduler="population")
     assert choice is not None and choice.trial == 2

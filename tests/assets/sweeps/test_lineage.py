@@ -22,7 +22,7 @@ from tests.assets.sweeps.simulation import Curve, begun, continued, log_of, open
 pytestmark = pytest.mark.pure
 
 SAMPLES = Path(__file__).parents[2] / "recipes" / "samples"
-RATE, DECAY = "optimiser.learning_rate", "optimiser.weight_decay"
+RATE, DECAY = "optimizer.learning_rate", "optimizer.weight_decay"
 
 
 def trained(weights: float, parameters: Mapping[str, Any], first: int, last: int) -> float:
@@ -103,12 +103,12 @@ def completed(
 def test_a_section_that_a_copy_draws_changes_each_field_in_which_it_differs_from_its_parent():
     """The parent's section sets one field and the copy's another, so that the first is the recipe's again."""
     subject, _ = completed({RATE: {"loguniform": [1e-4, 1e-2]}}, **{RATE: 1e-3})
-    written = subject.training.optimiser
+    written = subject.training.optimizer
     parent, copy = (
-        with_parameters(subject.training, {"optimiser": section}).numbers()
+        with_parameters(subject.training, {"optimizer": section}).numbers()
         for section in ({"learning_rate": 0.01}, {"weight_decay": 0.5})
     )
-    fields = changed_fields(["optimiser", "layout", "run.seed"], parent, copy)
+    fields = changed_fields(["optimizer", "layout", "run.seed"], parent, copy)
     assert fields == {RATE: written.learning_rate, DECAY: 0.5}
 
 
@@ -118,9 +118,9 @@ def test_the_schedule_of_a_section_is_replayed_by_its_fields():
     ]
 
     def rewarding_later(parameters: Mapping[str, Any], step: int) -> float:
-        return 1 / (1 + float(parameters["optimiser"]["learning_rate"])) + 1 / step
+        return 1 / (1 + float(parameters["optimizer"]["learning_rate"])) + 1 / step
 
-    subject, sweep = completed({"optimiser": {"choice": sections}}, rewarding_later, optimiser=sections[0])
+    subject, sweep = completed({"optimizer": {"choice": sections}}, rewarding_later, optimizer=sections[0])
     assert sweep.best is not None and sweep.best.parent is not None
     training = led_to(subject, sweep)
     assert training is not None and training.changes and "cannot be replayed" not in training.why
@@ -133,7 +133,7 @@ def test_the_training_at_full_scale_changes_its_parameters_at_the_same_shares_of
     assert best is not None and training is not None
     stretches, steps = schedule(sweep, best), subject.training.run.steps
     assert len(stretches) > 1
-    assert training.recipe.optimiser.learning_rate == stretches[0].parameters[RATE]
+    assert training.recipe.optimizer.learning_rate == stretches[0].parameters[RATE]
     expected = [(round(stretch.first_step / 9 * steps), dict(stretch.parameters)) for stretch in stretches[1:]]
     assert list(training.changes) == expected
     assert training.cause == f"the schedule of {sweep.plan.sweep}.{best.number}"

@@ -16,16 +16,16 @@ from tests.assets.sweeps.simulation import CrashError, budgeted, log_of, opened,
 pytestmark = pytest.mark.pure
 
 SPACE = {
-    "optimiser.learning_rate": {"loguniform": [1e-4, 1.0]},
-    "optimiser.weight_decay": {"uniform": [0.0, 0.5], "step": 0.1},
+    "optimizer.learning_rate": {"loguniform": [1e-4, 1.0]},
+    "optimizer.weight_decay": {"uniform": [0.0, 0.5], "step": 0.1},
     "model.layers": {"randint": [1, 6], "when": {"layout": [{"shard": "full"}]}},
     "layout": {"choice": [{"shard": "none"}, {"shard": "full"}]},
 }
-WRITTEN = {"optimiser.learning_rate": 5.0, "optimiser.weight_decay": 0.1, "layout": {"shard": "none"}}
+WRITTEN = {"optimizer.learning_rate": 5.0, "optimizer.weight_decay": 0.1, "layout": {"shard": "none"}}
 
 
 def curve(parameters, step):
-    if parameters["optimiser.learning_rate"] > 0.1 and parameters["optimiser.learning_rate"] < 1:
+    if parameters["optimizer.learning_rate"] > 0.1 and parameters["optimizer.learning_rate"] < 1:
         raise CrashError("out of memory")
     return power_law({"model.layers": 1, **parameters}, step)
 
@@ -59,7 +59,7 @@ def test_values_that_optuna_cannot_hold_are_reported_as_text(tmp_path: Path, log
     (name,) = optuna.get_all_study_names(journal(tmp_path / "study.journal"))
     study = optuna.load_study(study_name=name, storage=journal(tmp_path / "study.journal"))
     assert {trial.params["layout"] for trial in study.trials} == {'{"shard": "none"}', '{"shard": "full"}'}
-    assert study.trials[0].user_attrs["outside the space"] == '{"optimiser.learning_rate": 5.0}'
+    assert study.trials[0].user_attrs["outside the space"] == '{"optimizer.learning_rate": 5.0}'
 
 
 def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path, log: list[Event]):

@@ -123,7 +123,7 @@ def test_the_parameter_that_matters_most_comes_first_and_the_shares_sum_to_one(s
     importances = importance(sweep)
     assert importances is not None
     assert sum(parameter.share for parameter in importances) == pytest.approx(1)
-    assert importances[0].parameter == "optimiser.learning_rate"
+    assert importances[0].parameter == "optimizer.learning_rate"
     assert all(0 <= parameter.low <= parameter.high <= 1 for parameter in importances)
     assert importance(sweep) == importances
 
@@ -177,7 +177,7 @@ def test_the_text_has_the_findings_the_rungs_the_trials_and_the_importance(sweep
     assert "At full scale: trial " in text
     assert f"Early stopping saved {sweep_report.compute_saved:.0%} of the steps." in text
     assert text.count("| completed |") + text.count("| stopped |") == 27
-    assert "| optimiser.learning_rate | " in text.split("## Importance")[1]
+    assert "| optimizer.learning_rate | " in text.split("## Importance")[1]
 
 
 def test_a_text_with_a_limit_lists_the_best_trials_and_says_how_many_there_are(sweep_report: SweepReport):
@@ -233,9 +233,9 @@ def test_parameters_and_reasons_are_text_on_the_page_and_never_markup(sweep_repo
 
 
 def test_a_recipe_with_0_in_a_logarithmic_interval_has_a_page():
-    rate = "optimiser.learning_rate"
-    space = {rate: {"loguniform": [1e-4, 1.0]}, "optimiser.weight_decay": {"loguniform": [1e-6, 1e-2]}}
-    written = {rate: 1e-3, "optimiser.weight_decay": 0.0}
+    rate = "optimizer.learning_rate"
+    space = {rate: {"loguniform": [1e-4, 1.0]}, "optimizer.weight_decay": {"loguniform": [1e-6, 1e-2]}}
+    written = {rate: 1e-3, "optimizer.weight_decay": 0.0}
     log = log_of(*begun(space=space, written=written), lambda parameters, step: parameters[rate] + 1 / step)
     assert "1e-06 or 0" in html(report(fold(log), log, 1))
 

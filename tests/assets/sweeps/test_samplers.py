@@ -13,24 +13,24 @@ from tests.assets.sweeps.simulation import begun
 pytestmark = pytest.mark.pure
 
 SPACE = {
-    "optimiser.learning_rate": {"loguniform": [1e-4, 1e-1]},
-    "optimiser.weight_decay": {"uniform": [0, 0.5]},
+    "optimizer.learning_rate": {"loguniform": [1e-4, 1e-1]},
+    "optimizer.weight_decay": {"uniform": [0, 0.5]},
     "model.layers": {"randint": [1, 3]},
-    "optimiser.clip": {"uniform": [0, 1], "step": 0.1},
+    "optimizer.clip": {"uniform": [0, 1], "step": 0.1},
 }
 WRITTEN = {
-    "optimiser.learning_rate": 1e-3,
-    "optimiser.weight_decay": 0.1,
+    "optimizer.learning_rate": 1e-3,
+    "optimizer.weight_decay": 0.1,
     "model.layers": 2,
-    "optimiser.clip": 1.0,
+    "optimizer.clip": 1.0,
 }
 STEPPED = {
     "space": {**SPACE, "model.width": {"loguniform": [64, 1024], "step": 64}},
     "written": {**WRITTEN, "model.width": 128},
 }
 CONDITIONAL: dict[str, dict[str, Any]] = {
-    "optimiser.kind": {"choice": ["adamw", "muon"]},
-    "optimiser.momentum": {"uniform": [0.8, 0.99], "when": {"optimiser.kind": ["muon"]}},
+    "optimizer.kind": {"choice": ["adamw", "muon"]},
+    "optimizer.momentum": {"uniform": [0.8, 0.99], "when": {"optimizer.kind": ["muon"]}},
     "layout": {"choice": [{"tensor": 1}, {"tensor": 2}]},
 }
 
@@ -40,7 +40,7 @@ def sweep(sampler: str, **changes: Any) -> SweepState:
 
 
 def loss(parameters: Parameters) -> float:
-    return float((math.log10(parameters["optimiser.learning_rate"]) + 2) ** 2 + parameters["optimiser.weight_decay"])
+    return float((math.log10(parameters["optimizer.learning_rate"]) + 2) ** 2 + parameters["optimizer.weight_decay"])
 
 
 def searched(state: SweepState, trials: int, sampler: TrialSampler | None = None) -> SweepState:
@@ -68,10 +68,10 @@ def test_trial_0_is_the_recipe_as_it_is_written_even_outside_the_space():
 def test_every_domain_gives_values_within_its_ends(sampler):
     for trial in searched(sweep(sampler, **STEPPED), 20).trials.values():
         drawn = trial.parameters
-        assert 1e-4 <= drawn["optimiser.learning_rate"] <= 1e-1
-        assert 0 <= drawn["optimiser.weight_decay"] <= 0.5
+        assert 1e-4 <= drawn["optimizer.learning_rate"] <= 1e-1
+        assert 0 <= drawn["optimizer.weight_decay"] <= 0.5
         assert drawn["model.layers"] in (1, 2, 3)
-        assert drawn["optimiser.clip"] in [round(tenth / 10, 1) for tenth in range(11)]
+        assert drawn["optimizer.clip"] in [round(tenth / 10, 1) for tenth in range(11)]
         assert drawn["model.width"] in range(64, 1025, 64) and isinstance(drawn["model.width"], int)
 
 
@@ -104,42 +104,42 @@ def test_tpe_learns_where_the_good_trials_are():
 
 def test_a_sequence_of_quasi_random_points_fills_every_quarter_of_an_interval():
     state = searched(sweep("quasi-random"), 9)
-    quarters = [int(trial.parameters["optimiser.weight_decay"] * 8) for trial in list(state.trials.values())[1:]]
+    quarters = [int(trial.parameters["optimizer.weight_decay"] * 8) for trial in list(state.trials.values())[1:]]
     assert sorted(quarters) == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize("sampler", ["random", "quasi-random", "tpe", "grid"])
 def test_a_parameter_exists_only_where_its_condition_holds(sampler):
-    space = {**CONDITIONAL, "optimiser.momentum": CONDITIONAL["optimiser.momentum"] | {"step": 0.01}}
-    state = sweep(sampler, space=space, written={"optimiser.kind": "adamw", "layout": {"tensor": 1}})
+    space = {**CONDITIONAL, "optimizer.momentum": CONDITIONAL["optimizer.momentum"] | {"step": 0.01}}
+    state = sweep(sampler, space=space, written={"optimizer.kind": "adamw", "layout": {"tensor": 1}})
     kinds = set()
     for trial in searched_freely(state, 12).trials.values():
-        kinds.add(trial.parameters["optimiser.kind"])
-        assert ("optimiser.momentum" in trial.parameters) == (trial.parameters["optimiser.kind"] == "muon")
+        kinds.add(trial.parameters["optimizer.kind"])
+        assert ("optimizer.momentum" in trial.parameters) == (trial.parameters["optimizer.kind"] == "muon")
         assert trial.parameters["layout"] in ({"tensor": 1}, {"tensor": 2})
     assert kinds == {"adamw", "muon"}
 
 
 @pytest.mark.parametrize("sampler", ["random", "quasi-random", "tpe"])
 def test_every_trial_fits_the_constraints(sampler):
-    constraints = ("optimiser.weight_decay * 10 < model.layers", "model.layers > batch.micro")
+    constraints = ("optimizer.weight_decay * 10 < model.layers", "model.layers > batch.micro")
     state = sweep(sampler, constraints=constraints, fixed={"batch.micro": 1})
     for trial in searched_freely(state, 12).trials.values():
         if trial.number:
-            assert trial.parameters["optimiser.weight_decay"] * 10 < trial.parameters["model.layers"]
+            assert trial.parameters["optimizer.weight_decay"] * 10 < trial.parameters["model.layers"]
             assert trial.parameters["model.layers"] > 1
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_where_hardly_anything_fits_the_constraints_there_is_no_further_trial(sampler):
-    state = sweep(sampler, constraints=("optimiser.weight_decay < 1e-7",))
+    state = sweep(sampler, constraints=("optimizer.weight_decay < 1e-7",))
     state = state.after(Asked(trial=0, parameters=WRITTEN, until=9))
     assert TrialSampler().parameters(state) is None
 
 
 def test_a_grid_has_every_combination_once_and_then_no_more():
-    space = {"model.layers": {"randint": [1, 3]}, "optimiser.kind": {"choice": ["adamw", "muon"]}}
-    state = sweep("grid", space=space, written={"model.layers": 1, "optimiser.kind": "adamw"})
+    space = {"model.layers": {"randint": [1, 3]}, "optimizer.kind": {"choice": ["adamw", "muon"]}}
+    state = sweep("grid", space=space, written={"model.layers": 1, "optimizer.kind": "adamw"})
     state = searched_freely(state, 6)
     assert len({tuple(sorted(trial.parameters.items())) for trial in state.trials.values()}) == 6
     assert TrialSampler().parameters(state) is None

@@ -6,11 +6,11 @@ from slipway.resources.mlflow.sweeps import trial_name
 
 pytestmark = pytest.mark.pure
 
-WRITTEN = {"optimiser.learning_rate": 0.003, "optimiser.kind": "adamw"}
+WRITTEN = {"optimizer.learning_rate": 0.003, "optimizer.kind": "adamw"}
 
 
 def test_a_trial_is_named_by_the_parameters_that_differ_from_the_recipe():
-    drawn = {"optimiser.learning_rate": 0.010559, "optimiser.kind": "adamw", "optimiser.momentum": 0.9}
+    drawn = {"optimizer.learning_rate": 0.010559, "optimizer.kind": "adamw", "optimizer.momentum": 0.9}
     assert trial_name("tiny-abc", 3, drawn, WRITTEN) == "tiny-abc.3 learning_rate=0.0106 momentum=0.9"
 
 
@@ -19,5 +19,5 @@ def test_the_recipe_as_it_is_written_is_named_so():
 
 
 def test_parameters_of_one_last_name_have_their_whole_names():
-    drawn = {"optimiser.kind": "muon", "model.kind": "decoder"}
-    assert trial_name("s", 1, drawn, {}) == "s.1 optimiser.kind=muon model.kind=decoder"
+    drawn = {"optimizer.kind": "muon", "model.kind": "decoder"}
+    assert trial_name("s", 1, drawn, {}) == "s.1 optimizer.kind=muon model.kind=decoder"

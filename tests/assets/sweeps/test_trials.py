@@ -62,7 +62,7 @@ def test_another_scheduler_is_another_sweep(training: ModelRecipe):
 
 def test_trial_0_has_the_parameters_of_the_recipe_as_it_is_written(training: ModelRecipe):
     written = SearchSubject(sweep(), training, "a", "b").opened("x").written
-    assert written["optimiser.beta2"] == training.optimiser.beta2
+    assert written["optimizer.beta2"] == training.optimizer.beta2
 
 
 @pytest.mark.parametrize(
@@ -83,5 +83,5 @@ def test_trial_0_has_a_section_as_the_space_writes_it(
 def test_trial_0_lacks_a_parameter_whose_condition_its_section_does_not_meet(training: ModelRecipe):
     layouts = Domain(choice=({"compile": True}, {"activations": "recompute"}))
     conditional = Domain(uniform=(0.9, 0.99), when={"layout.activations": ("recompute",)})
-    searched = sweep().model_copy(update={"space": {"optimiser.beta2": conditional, "layout": layouts}})
-    assert "optimiser.beta2" not in SearchSubject(searched, training, "a", "b").opened("x").written
+    searched = sweep().model_copy(update={"space": {"optimizer.beta2": conditional, "layout": layouts}})
+    assert "optimizer.beta2" not in SearchSubject(searched, training, "a", "b").opened("x").written

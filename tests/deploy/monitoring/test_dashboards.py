@@ -11,7 +11,7 @@ from slipway.deploy.monitoring.dashboards import DASHBOARDS
 from slipway.deploy.monitoring.foreign import ALWAYS, FOREIGN
 from slipway.deploy.monitoring.recording import RECORDING
 from slipway.deploy.monitoring.render import ALERTS
-from slipway.operations.metrics.catalogue import PLATFORM_METRICS
+from slipway.operations.metrics.catalog import PLATFORM_METRICS
 from slipway.trainer.metrics.job_metrics import JOB_METRICS
 from tests.deploy.monitoring.queries import QUERIES, metrics_of
 from tests.deploy.monitoring.tools import said_by

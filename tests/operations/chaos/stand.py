@@ -46,7 +46,7 @@ class Stand:
     def _start_training(self, steps: int, backup: str) -> TrainingStore:
         sections = numbers(steps, every=40)
         often = {"backup": {"minutes": 0.05, "last": 5}, "cost_share": 1.0} if backup else {}
-        sections["optimiser"] = {"learning_rate": 3e-3}
+        sections["optimizer"] = {"learning_rate": 3e-3}
         sections["batch"] = {"sequences": 16, "length": 64, "micro": 8}
         policy = RunPolicy(
             1,

@@ -140,7 +140,7 @@ class MlflowServer:
     def running(self) -> Iterator[None]:
         command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self._port)]
         stores = [f"--backend-store-uri=sqlite:///{self._folder}/mlflow.db"]
-        stores += [f"--artifacts-destination={self._folder / 'artefacts'}", "--workers=1"]
+        stores += [f"--artifacts-destination={self._folder / 'artifacts'}", "--workers=1"]
         process = subprocess.Popen([*command, *stores], start_new_session=True)
         try:
             until(self._answers, "MLflow's server to answer", 300.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from slipway.operations.metrics import catalogue, expose
+from slipway.operations.metrics import catalog, expose
 from slipway.operations.metrics.facts import (
     DagsterReading,
     FleetNodeReading,
@@ -58,7 +58,7 @@ FACTS = PlatformFacts(
 
 
 def test_each_metric_of_the_catalogue_has_a_sample_where_there_are_facts_for_it() -> None:
-    assert expose.samples(FACTS).names() == {metric.name for metric in catalogue.PLATFORM_METRICS}
+    assert expose.samples(FACTS).names() == {metric.name for metric in catalog.PLATFORM_METRICS}
 
 
 def test_every_line_is_in_prometheus_format() -> None:
@@ -92,6 +92,6 @@ def test_trainings_that_are_over_are_all_counted_and_only_the_newest_have_series
 
 
 def test_units_and_types_are_in_the_names() -> None:
-    for metric in catalogue.PLATFORM_METRICS:
+    for metric in catalog.PLATFORM_METRICS:
         assert (metric.kind == "counter") == metric.name.endswith("_total"), metric.name
         assert not metric.help.endswith("."), metric.name

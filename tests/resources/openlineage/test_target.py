@@ -16,7 +16,7 @@ from slipway.resources.openlineage.target import OpenLineage, of_address
 EVENT = {"eventType": "START", "run": {"runId": "1"}}
 
 
-class Catalogue(http.server.ThreadingHTTPServer):
+class Catalog(http.server.ThreadingHTTPServer):
     """A server that keeps the events that it is given, and answers as a test says."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Catalogue(http.server.ThreadingHTTPServer):
 class Posts(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         server = self.server
-        assert isinstance(server, Catalogue) and self.path == "/api/v1/lineage"
+        assert isinstance(server, Catalog) and self.path == "/api/v1/lineage"
         event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         server.keys.append(self.headers.get("Authorization"))
         if server.answer == 201:
@@ -46,35 +46,35 @@ class Posts(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def catalogue() -> Iterator[Catalogue]:
-    with Catalogue() as server:
+def catalog() -> Iterator[Catalog]:
+    with Catalog() as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
 
 
-def test_a_server_gets_each_event_as_json(catalogue: Catalogue):
-    OpenLineage(url=catalogue.url).send(EVENT)
-    assert catalogue.events == [EVENT] and catalogue.keys == [None]
+def test_a_server_gets_each_event_as_json(catalog: Catalog):
+    OpenLineage(url=catalog.url).send(EVENT)
+    assert catalog.events == [EVENT] and catalog.keys == [None]
 
 
-def test_the_key_of_a_server_is_read_from_its_file(catalogue: Catalogue, tmp_path: Path):
+def test_the_key_of_a_server_is_read_from_its_file(catalog: Catalog, tmp_path: Path):
     (tmp_path / "key").write_text("abc\n")
-    OpenLineage(url=catalogue.url, key_file=str(tmp_path / "key")).send(EVENT)
-    assert catalogue.keys == ["Bearer abc"]
+    OpenLineage(url=catalog.url, key_file=str(tmp_path / "key")).send(EVENT)
+    assert catalog.keys == ["Bearer abc"]
 
 
 @pytest.mark.parametrize("answer", [500, 503, 429])
-def test_a_server_that_cannot_take_an_event_now_is_away(catalogue: Catalogue, answer: int):
-    catalogue.answer = answer
+def test_a_server_that_cannot_take_an_event_now_is_away(catalog: Catalog, answer: int):
+    catalog.answer = answer
     with pytest.raises(Unavailable, match=str(answer)):
-        OpenLineage(url=catalogue.url).send(EVENT)
+        OpenLineage(url=catalog.url).send(EVENT)
 
 
-def test_a_server_that_refuses_an_event_says_why(catalogue: Catalogue):
-    catalogue.answer = 422
+def test_a_server_that_refuses_an_event_says_why(catalog: Catalog):
+    catalog.answer = 422
     with pytest.raises(ValueError, match=r"422 .* to an event: told so"):
-        OpenLineage(url=catalogue.url).send(EVENT)
+        OpenLineage(url=catalog.url).send(EVENT)
 
 
 def test_nobody_listening_is_away():
@@ -102,6 +102,6 @@ def test_a_file_that_cannot_be_written_is_away(tmp_path: Path):
 
 
 def test_an_address_without_a_scheme_is_a_file():
-    assert of_address("http://catalogue:5000/api/v1/lineage").url
+    assert of_address("http://catalog:5000/api/v1/lineage").url
     assert of_address("/var/lib/events.jsonl").file
     assert not of_address("").is_wanted

@@ -30,7 +30,7 @@ def llama(preset: str, **layout: Any) -> CheckpointSize:
     }
     tensors = {f"model/blocks.{n}.{name}": s for n in range(shape.layers) for name, s in block.items()}
     tensors |= {f"model/{name}.weight": (128_256, shape.width) for name in ("embedding", "head")}
-    tensors |= {f"optimiser/{name}": tensor_shape for name, tensor_shape in tensors.items()}
+    tensors |= {f"optimizer/{name}": tensor_shape for name, tensor_shape in tensors.items()}
     settings = {"model": dataclasses.asdict(shape), "batch": {"length": 8192}, "run": {}, "layout": layout}
     assert isinstance(shape, type_of("decoder"))
     return size.of_tensors(

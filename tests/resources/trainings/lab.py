@@ -33,7 +33,7 @@ def numbers(steps: int, every: int = 50) -> dict[str, Any]:
     return {
         "model": {"layers": 2, "width": 32, "heads": 2, "kv_heads": 1, "hidden": 64},
         "batch": {"sequences": 4, "length": 16, "micro": 4},
-        "optimiser": {"learning_rate": 1e-2},
+        "optimizer": {"learning_rate": 1e-2},
         "run": {"steps": steps},
         "checkpoint": {"every": every},
     }

@@ -305,7 +305,7 @@ def test_a_training_whose_snapshot_is_away_goes_on_by_itself_when_the_snapshot_i
 
 
 def test_a_training_that_diverges_is_given_up(lab: Lab):
-    configuration = numbers(BRIEF) | {"optimiser": {"learning_rate": 1e30, "clip": 1e30}}
+    configuration = numbers(BRIEF) | {"optimizer": {"learning_rate": 1e30, "clip": 1e30}}
     store = lab.start_training(configuration, failures=1)
     assert lab.advance(store)[-2:] == [Action.GIVE_UP, Action.DONE]
     ended = store.exit()

@@ -46,13 +46,13 @@ def branch(
 def test_a_branch_is_a_training_of_its_own_that_names_the_parents_commit_by_its_digest(
     root: Trainings, parent: TrainingStore
 ):
-    child = branch(root, parent, optimiser__learning_rate=0.5)
+    child = branch(root, parent, optimizer__learning_rate=0.5)
     specification = child.specification()
     assert specification.branch is not None and child.id != parent.id
     assert (specification.branch.training, specification.branch.step) == (parent.id, 10)
     assert specification.branch.manifest == f"{10:064d}" and specification.branch.revision == "abc"
-    assert specification.identity_config["optimiser"]["learning_rate"] == 0.5
-    assert child.run_policy().origin["changed"] == {"optimiser.learning_rate": [0.01, 0.5]}
+    assert specification.identity_config["optimizer"]["learning_rate"] == 0.5
+    assert child.run_policy().origin["changed"] == {"optimizer.learning_rate": [0.01, 0.5]}
 
 
 def test_the_same_branch_is_the_same_training_and_another_commit_change_or_name_is_another(
@@ -83,9 +83,9 @@ def test_a_training_that_is_no_branch_has_the_id_that_it_always_had():
         ),
         ("batch.sequences", 8, "batch.sequences: found 8, expected 4, as it was"),
         ("dataset", "other", "dataset: found 'other', expected no change"),
-        ("optimiser.rate", 1, "optimiser.rate: unknown; expected one of "),
+        ("optimizer.rate", 1, "optimizer.rate: unknown; expected one of "),
         ("run.steps", 10, "run.steps: found 10, expected more than 10, the step of the checkpoint"),
-        ("optimiser.learning_rate", -1, "optimiser.learning_rate: found -1, expected a number above 0"),
+        ("optimizer.learning_rate", -1, "optimizer.learning_rate: found -1, expected a number above 0"),
     ],
 )
 def test_what_no_continuation_can_change_is_refused_with_the_field_before_anything_is_written(
@@ -118,10 +118,10 @@ def test_a_branch_has_what_its_parent_had_changed_by_that_step_and_not_what_came
     root: Trainings, parent: TrainingStore
 ):
     for number, step, rate in ((1, 15, 0.5), (2, 30, 0.25)):
-        pairs = {"optimiser.learning_rate": (0.01, rate)}
+        pairs = {"optimizer.learning_rate": (0.01, rate)}
         changes.record(parent.folder, AppliedChange(number, step, Token(1), pairs))
     rates = [
-        branch(root, parent, step).specification().identity_config["optimiser"]["learning_rate"] for step in (10, 20)
+        branch(root, parent, step).specification().identity_config["optimizer"]["learning_rate"] for step in (10, 20)
     ]
     assert rates == [0.01, 0.5]
 

@@ -18,8 +18,8 @@ def test_one_that_is_as_its_recipe_says_has_its_recipe_and_its_time():
 
 
 def test_what_a_person_set_otherwise_is_part_of_the_name():
-    run_policy = dataclasses.replace(RUN_POLICY, origin={"given": ["run.steps=3000", "optimiser.beta2=0.9"]})
-    assert name(PLAIN, run_policy, 0.1).endswith(", run.steps=3000, optimiser.beta2=0.9")
+    run_policy = dataclasses.replace(RUN_POLICY, origin={"given": ["run.steps=3000", "optimizer.beta2=0.9"]})
+    assert name(PLAIN, run_policy, 0.1).endswith(", run.steps=3000, optimizer.beta2=0.9")
 
 
 def test_a_trial_a_branch_and_a_repetition_say_so():

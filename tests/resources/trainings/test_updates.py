@@ -32,16 +32,16 @@ def update(store: TrainingStore, **changed_fields: Any) -> list[updates.FieldUpd
 
 
 def test_a_field_that_ranks_can_take_over_is_recorded_under_the_next_number(store: TrainingStore):
-    [first] = update(store, optimiser__learning_rate=0.5)
+    [first] = update(store, optimizer__learning_rate=0.5)
     assert (first.old, first.new, first.takes_effect) == (0.01, 0.5, "in place, between two steps")
-    [second] = update(store, optimiser__learning_rate=0.25)
+    [second] = update(store, optimizer__learning_rate=0.25)
     assert second.old == 0.5  # what was asked for before holds already
     assert [
         (known_update.number, known_update.fields, known_update.by, known_update.why)
         for known_update in updates.known(store.folder)
     ] == [
-        (1, {"optimiser.learning_rate": 0.5}, "ada", "the loss rises"),
-        (2, {"optimiser.learning_rate": 0.25}, "ada", "the loss rises"),
+        (1, {"optimizer.learning_rate": 0.5}, "ada", "the loss rises"),
+        (2, {"optimizer.learning_rate": 0.25}, "ada", "the loss rises"),
     ]
 
 
@@ -67,8 +67,8 @@ def test_fewer_steps_than_are_done_are_refused(store: TrainingStore, steps: obje
 
 def test_a_change_is_reported_as_waiting_held_or_refused(store: TrainingStore):
     for rate in (0.5, 0.25, 0.125):
-        update(store, optimiser__learning_rate=rate)
-    changes.record(store.folder, AppliedChange(1, 41, Token(1), {"optimiser.learning_rate": (0.01, 0.5)}))
+        update(store, optimizer__learning_rate=rate)
+    changes.record(store.folder, AppliedChange(1, 41, Token(1), {"optimizer.learning_rate": (0.01, 0.5)}))
     changes.record(store.folder, AppliedChange(2, 42, Token(1), refused="a test"))
     states = [known_update.state for known_update in updates.known(store.folder)]
     assert states == ["since step 42", "rejected: a test", "it waits for the next step"]
@@ -80,7 +80,7 @@ def test_a_change_is_reported_as_waiting_held_or_refused(store: TrainingStore):
         ("run.seed", 5, "run.seed: found 5, expected no change: the place in the order of the samples"),
         ("run.precision", "bf16", "run.precision: found 'bf16', expected no change: it determines what is computed"),
         ("validation.every", 5, "validation.every: found 5, expected 0: it has no shards"),
-        ("optimiser.warmup_steps", -1, "optimiser.warmup_steps: expected 0 or more"),
+        ("optimizer.warmup_steps", -1, "optimizer.warmup_steps: expected 0 or more"),
     ],
 )
 def test_what_would_be_another_training_is_refused_and_nothing_is_written(
@@ -96,13 +96,13 @@ def test_a_training_that_has_succeeded_is_branched_instead(store: TrainingStore)
     with pytest.raises(
         ValueError, match=f"it has succeeded; to continue it with changes, use slipway branch {store.id}@STEP"
     ):
-        update(store, optimiser__learning_rate=0.5)
+        update(store, optimizer__learning_rate=0.5)
 
 
 def test_a_record_of_a_superseded_process_does_not_hold(store: TrainingStore):
-    changes.record(store.folder, AppliedChange(1, 80, Token(1), {"optimiser.clip": (1.0, 2.0)}))
+    changes.record(store.folder, AppliedChange(1, 80, Token(1), {"optimizer.clip": (1.0, 2.0)}))
     assert fence.claim(store.folder, Token(2), nodes=(), cause="a test", by="test")
-    changes.record(store.folder, AppliedChange(1, 60, Token(2), {"optimiser.clip": (1.0, 2.0)}))
+    changes.record(store.folder, AppliedChange(1, 60, Token(2), {"optimizer.clip": (1.0, 2.0)}))
     assert changes.applied(store.folder)[1].step == 60
     with pytest.raises(fence.Superseded):
-        changes.record(store.folder, AppliedChange(2, 81, Token(1), {"optimiser.clip": (2.0, 3.0)}))
+        changes.record(store.folder, AppliedChange(2, 81, Token(1), {"optimizer.clip": (2.0, 3.0)}))

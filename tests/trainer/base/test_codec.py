@@ -20,7 +20,7 @@ pytestmark = pytest.mark.pure
 FORMAT = "slipway.flight/1"
 
 
-class Colour(enum.Enum):
+class Color(enum.Enum):
     RED = "red"
     BLUE = "blue"
 
@@ -28,7 +28,7 @@ class Colour(enum.Enum):
 @dataclass(frozen=True)
 class Wing:
     span: float
-    colour: Colour
+    color: Color
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Flight:
     landed: bool = False
 
 
-FLIGHT = Flight(7, (Wing(2.5, Colour.RED), Wing(2.0, Colour.BLUE)), "jet", {"top": 9.0}, (1, 2), "Ada", ["Bo"], {}, 3)
+FLIGHT = Flight(7, (Wing(2.5, Color.RED), Wing(2.0, Color.BLUE)), "jet", {"top": 9.0}, (1, 2), "Ada", ["Bo"], {}, 3)
 
 texts, integers = st.text(max_size=8), st.integers(-(2**60), 2**60)
-wings = st.builds(Wing, st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(Colour))
+wings = st.builds(Wing, st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(Color))
 flights = st.builds(
     Flight,
     number=integers,
@@ -73,14 +73,14 @@ def test_a_file_has_the_format_and_the_keys_that_the_fields_name(tmp_path: Path)
     assert codec.create_only(tmp_path / "flight.json", FLIGHT, FORMAT)
     document = json.loads((tmp_path / "flight.json").read_bytes())
     assert (document["format"], document["places"], "seats" in document) == (FORMAT, 3, False)
-    assert document["wings"][1] == {"span": 2.0, "colour": "blue"}
+    assert document["wings"][1] == {"span": 2.0, "color": "blue"}
     assert codec.read(tmp_path / "flight.json", Flight, FORMAT) == FLIGHT
 
 
 def test_a_record_without_a_format_has_no_such_field(tmp_path: Path) -> None:
-    codec.replace(tmp_path / "wing.json", Wing(1.0, Colour.RED))
-    assert set(json.loads((tmp_path / "wing.json").read_bytes())) == {"span", "colour", "checksum"}
-    assert codec.read(tmp_path / "wing.json", Wing) == Wing(1.0, Colour.RED)
+    codec.replace(tmp_path / "wing.json", Wing(1.0, Color.RED))
+    assert set(json.loads((tmp_path / "wing.json").read_bytes())) == {"span", "color", "checksum"}
+    assert codec.read(tmp_path / "wing.json", Wing) == Wing(1.0, Color.RED)
 
 
 def test_a_record_of_an_earlier_version_lacks_fields_that_have_a_default() -> None:
@@ -89,8 +89,8 @@ def test_a_record_of_an_earlier_version_lacks_fields_that_have_a_default() -> No
 
 def test_the_first_record_stays(tmp_path: Path) -> None:
     path = tmp_path / "wing.json"
-    assert codec.create_only(path, Wing(1.0, Colour.RED))
-    assert not codec.create_only(path, Wing(2.0, Colour.RED))
+    assert codec.create_only(path, Wing(1.0, Color.RED))
+    assert not codec.create_only(path, Wing(2.0, Color.RED))
     assert codec.read(path, Wing).span == 1.0
 
 
@@ -108,7 +108,7 @@ def test_a_missing_file_is_no_record_and_a_damaged_one_is_an_error(tmp_path: Pat
         ({"number": "7"}, "field number: found '7', expected a whole number"),
         ({"number": True}, "field number: found True, expected a whole number"),
         ({"wings": [{"span": 1.0}]}, "field wings.0.colour: missing"),
-        ({"wings": [{"span": 1.0, "colour": "green"}]}, "field wings.0.colour: found 'green', expected one of 'red'"),
+        ({"wings": [{"span": 1.0, "color": "green"}]}, "field wings.0.colour: found 'green', expected one of 'red'"),
         ({"wings": {}}, "field wings: found {}, expected a list"),
         ({"kind": "balloon"}, "field kind: found 'balloon', expected one of 'glider', 'jet'"),
         ({"speeds": {"top": "fast"}}, "field speeds.top: found 'fast', expected a number"),
@@ -148,7 +148,7 @@ def test_no_changed_byte_gives_another_mapping() -> None:
 
 
 def test_a_file_of_an_earlier_version_has_no_checksum_and_is_read() -> None:
-    assert codec.decode(Wing, b'{"span": 1.0, "colour": "red"}', "wing.json") == Wing(1.0, Colour.RED)
+    assert codec.decode(Wing, b'{"span": 1.0, "colour": "red"}', "wing.json") == Wing(1.0, Color.RED)
 
 
 def test_a_whole_record_of_another_format_is_distinguished_from_a_damaged_one() -> None:
@@ -162,8 +162,8 @@ def test_a_whole_record_of_another_format_is_distinguished_from_a_damaged_one() 
 
 def test_what_can_be_made_again_is_absent_when_it_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "wing.json"
-    codec.replace(path, Wing(1.0, Colour.RED))
-    assert codec.read_if_whole(path, Wing) == Wing(1.0, Colour.RED)
+    codec.replace(path, Wing(1.0, Color.RED))
+    assert codec.read_if_whole(path, Wing) == Wing(1.0, Color.RED)
     path.write_bytes(path.read_bytes()[:-20])
     assert codec.read_if_whole(path, Wing) is None
     path.unlink()

@@ -31,7 +31,7 @@ def engine_of(world: World, folder: Path, seed: int) -> Engine:
         snapshot="0" * 64,
         model=EncoderShape(layers=1, width=16, heads=2, hidden=32),
         batch=sections.Batch(sequences=2, length=8, micro=1),
-        optimiser=sections.Optimiser(learning_rate=0.1),
+        optimizer=sections.OptimizerConfig(learning_rate=0.1),
         run=sections.Run(steps=20, seed=seed),
         checkpoint=sections.Checkpoint(every=5),
         layout=operation.Layout(tensor=world.size),
@@ -45,7 +45,7 @@ def digests(engine: Engine) -> dict[str, str]:
     """Of every whole tensor of the model and its optimiser, bit for bit."""
     tensors: dict[str, Tensor] = dict(engine.model.state_dict())
     for name, parameter in engine.model.named_parameters():
-        tensors |= {f"{name}/{key}": value for key, value in engine.optimiser.state[parameter].items()}
+        tensors |= {f"{name}/{key}": value for key, value in engine.optimizer.state[parameter].items()}
     tensors_by_name = {name: tensor.full_tensor() if is_divided(tensor) else tensor for name, tensor in tensors.items()}
     return {
         name: digest.of_bytes(tensor.detach().contiguous().numpy().tobytes())

@@ -47,11 +47,11 @@ class LaidOutEngine:
         self.model = Net()
         self.model.norm.get_buffer("running_mean").normal_()
         _lay_out(self.model, layout, world)
-        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=0.1)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
         for name, parameter in self.model.named_parameters():
             if parameter.requires_grad:
                 parameter.grad = _gradient(name, parameter, seed)
-        self.optimiser.step()
+        self.optimizer.step()
 
     def extra_state(self) -> dict[str, Any]:
         return {}
@@ -92,7 +92,7 @@ def digests(engine: LaidOutEngine, world: World) -> dict[str, str]:
     """The digest of every whole tensor of the model and its optimiser."""
     tensors: dict[str, Tensor] = dict(engine.model.state_dict())
     for name, parameter in engine.model.named_parameters():
-        tensors |= {f"{name}/{key}": value for key, value in engine.optimiser.state.get(parameter, {}).items()}
+        tensors |= {f"{name}/{key}": value for key, value in engine.optimizer.state.get(parameter, {}).items()}
     full_tensors = {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in tensors.items()}
     digests_of_rank = {
         name: digest.of_bytes(t.detach().contiguous().numpy().tobytes()) for name, t in full_tensors.items()

@@ -73,7 +73,7 @@ def test_a_damaged_checkpoint_keeps_its_bytes_for_inspection(tmp_path: Path) -> 
     assert (tmp_path / "durable" / value.folder / "model-00000.safetensors").read_bytes() == b"other weights"
 
 
-FILES = ["model", "optimiser", "frozen", "progress", "MANIFEST"]
+FILES = ["model", "optimizer", "frozen", "progress", "MANIFEST"]
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -87,7 +87,7 @@ def test_a_save_leaves_alone_what_another_rank_has_written_of_a_later_one(tmp_pa
 def test_a_save_to_the_durable_tier_leaves_a_copy_that_is_on_its_way_there_alone(tmp_path: Path) -> None:
     copy = tmp_path / "durable" / "checkpoints" / "tiny" / f".{5:09d}.{TOKEN}.copy"
     copy.mkdir(parents=True)
-    os.mkfifo(copy / "optimiser-00000.safetensors")  # the copy stops here
+    os.mkfifo(copy / "optimizer-00000.safetensors")  # the copy stops here
     with saving(tmp_path) as saver:
         saver.save(SmallEngine().step(), progress(5), tiers=("nvme", "durable"))
         until((copy / "model-00000.safetensors").exists, "the first file of the copy")
@@ -313,7 +313,7 @@ def test_tensors_that_appear_later_are_saved_too(tmp_path: Path) -> None:
         saver.save(engine.step(), progress(2))
         outcomes(saver)
     tensor_names = [
-        contents.open_verified(tmp_path / "durable" / commit.folder, commit.manifest).tensor_names("optimiser/")
+        contents.open_verified(tmp_path / "durable" / commit.folder, commit.manifest).tensor_names("optimizer/")
         for commit in fence.commits(tmp_path / "store")
     ]
     assert tensor_names[0] == [] and len(tensor_names[1]) == 3 * 4

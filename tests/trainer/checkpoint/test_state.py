@@ -28,7 +28,7 @@ def resumable_state(engine: SmallEngine) -> dict[str, Any]:
     """Every number that the engine would go on from, by name."""
     state: dict[str, Any] = dict(engine.model.state_dict())
     for name, parameter in engine.model.named_parameters():
-        state |= {f"{name}/{key}": value for key, value in engine.optimiser.state.get(parameter, {}).items()}
+        state |= {f"{name}/{key}": value for key, value in engine.optimizer.state.get(parameter, {}).items()}
     return state | {"scale": engine.extra["scale"], **engine.extra["outer"]}
 
 
@@ -52,7 +52,7 @@ def test_a_training_resumes_from_a_checkpoint_bit_for_bit(tmp_path: Path) -> Non
     assert_same(resumable_state(resumed), resumable_state(engine))
 
 
-OPTIMISERS: dict[str, Any] = {
+OPTIMIZERS: dict[str, Any] = {
     "adam": lambda parameters: torch.optim.Adam(parameters, amsgrad=True),
     "fused adamw": lambda parameters: torch.optim.AdamW(parameters, fused=True),
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
@@ -63,11 +63,11 @@ OPTIMISERS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_state_of_every_optimiser_is_saved(tmp_path: Path, name: str) -> None:
     engine, resumed = SmallEngine(), SmallEngine(seed=9)
     for small_engine in (engine, resumed):
-        small_engine.optimiser = OPTIMISERS[name](small_engine.model.parameters())
+        small_engine.optimizer = OPTIMIZERS[name](small_engine.model.parameters())
     saved(tmp_path, 1, engine=engine)
     restore.load(resumed, newest(tmp_path), ALONE)
     assert_same(resumable_state(resumed), resumable_state(engine))
@@ -87,7 +87,7 @@ def test_each_file_is_a_safetensors_file_with_the_tensors_of_its_group(tmp_path:
     assert set(read["frozen-00000.safetensors"]) == frozen
     trained = [name for name, parameter in engine.model.named_parameters() if parameter.requires_grad]
     moments = {f"{name}/{key}" for name in trained for key in ("step", "exp_avg", "exp_avg_sq")}
-    assert set(read["optimiser-00000.safetensors"]) == moments | {"outer/momentum"}
+    assert set(read["optimizer-00000.safetensors"]) == moments | {"outer/momentum"}
     assert torch.equal(read["model-00000.safetensors"]["0.weight"], engine.model.state_dict()["0.weight"])
 
 

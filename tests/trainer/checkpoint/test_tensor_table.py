@@ -105,10 +105,10 @@ class Sharded(SmallEngine):
         torch.manual_seed(seed)
         self.model = nn.Sequential(nn.Linear(16, 12), nn.Linear(12, 9))
         fully_shard(self.model, mesh=init_device_mesh("cpu", (world.size,)))
-        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=0.1)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.1)
         for parameter in self.model.parameters():
             parameter.grad = torch.ones_like(parameter)
-        self.optimiser.step()
+        self.optimizer.step()
         self.extra: dict[str, Any] = {}
 
 

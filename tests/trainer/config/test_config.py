@@ -44,8 +44,8 @@ def test_a_field_that_is_left_out_has_its_default(tmp_path: Path, document: dict
 
 
 def test_a_whole_number_is_a_fine_float(tmp_path: Path, document: dict[str, Any]) -> None:
-    document["optimiser"]["clip"] = 2
-    clip = loaded(tmp_path, document).optimiser.clip
+    document["optimizer"]["clip"] = 2
+    clip = loaded(tmp_path, document).optimizer.clip
     assert (clip, type(clip)) == (2.0, float)
 
 
@@ -62,15 +62,15 @@ BAD = [
     ("batch", "sequences", 0, "expected a number above 0"),
     ("batch", "length", None, "found None, expected a whole number"),
     ("batch", "micro", -2, "expected a number above 0"),
-    ("optimiser", "learning_rate", 0, "expected a number above 0"),
-    ("optimiser", "learning_rate", math.nan, "found nan, expected a finite number"),
-    ("optimiser", "learning_rate", False, "found False, expected a number"),
-    ("optimiser", "warmup_steps", -1, "expected 0 or more"),
-    ("optimiser", "final_fraction", 1.5, "expected 0 to 1"),
-    ("optimiser", "beta1", 1, "expected 0 or more, below 1"),
-    ("optimiser", "beta2", -0.1, "expected 0 or more, below 1"),
-    ("optimiser", "weight_decay", math.inf, "found inf, expected a finite number"),
-    ("optimiser", "clip", 0, "expected a number above 0"),
+    ("optimizer", "learning_rate", 0, "expected a number above 0"),
+    ("optimizer", "learning_rate", math.nan, "found nan, expected a finite number"),
+    ("optimizer", "learning_rate", False, "found False, expected a number"),
+    ("optimizer", "warmup_steps", -1, "expected 0 or more"),
+    ("optimizer", "final_fraction", 1.5, "expected 0 to 1"),
+    ("optimizer", "beta1", 1, "expected 0 or more, below 1"),
+    ("optimizer", "beta2", -0.1, "expected 0 or more, below 1"),
+    ("optimizer", "weight_decay", math.inf, "found inf, expected a finite number"),
+    ("optimizer", "clip", 0, "expected a number above 0"),
     ("run", "steps", 0, "expected a number above 0"),
     ("run", "seed", -1, "expected 0 to 2^63 - 1"),
     ("run", "seed", 2**63, "expected 0 to 2^63 - 1"),

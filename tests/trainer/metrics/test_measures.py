@@ -8,7 +8,7 @@ from slipway.trainer.metrics.measures import MOST, Window, Work, of_step, verdic
 
 pytestmark = pytest.mark.pure
 
-HEALTHY = {"data": 0.01, "forward": 3.0, "backward": 6.0, "optimiser": 0.6, "communication": 0.3}
+HEALTHY = {"data": 0.01, "forward": 3.0, "backward": 6.0, "optimizer": 0.6, "communication": 0.3}
 
 
 def window(mfu: float | None = None, checkpoint: float = 0.0, retries: int = 0, **changed: float) -> Window:

@@ -142,4 +142,4 @@ def test_a_training_that_receives_the_signal_continues_and_has_a_profile(trainin
     assert wait(process).code == 0
     (event,) = training.events("profiled")
     assert event["rank"] == 0 and Path(event["path"]).parent == training.store / "profiles"
-    assert {"data", "forward", "backward", "optimiser"} <= set(ranges(event["path"]))
+    assert {"data", "forward", "backward", "optimizer"} <= set(ranges(event["path"]))

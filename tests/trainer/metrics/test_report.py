@@ -23,7 +23,7 @@ from slipway.trainer.record.recorder import RankRecorder
 from tests.conftest import until
 from tests.trainer.conftest import STEPS, Training, line_with, wait
 
-PARTS = ("data", "forward", "backward", "optimiser", "communication")
+PARTS = ("data", "forward", "backward", "optimizer", "communication")
 USAGE = ("cpu_cores", "host_memory", "host_memory_free", "host_memory_free_share")
 DONE = {"loss": 2.5, "learning_rate": 3e-4, "samples_per_second": 1234.56}
 
@@ -105,7 +105,7 @@ def test_the_first_window_of_a_start_is_short_so_that_whoever_watches_it_need_no
         snapshot="0" * 64,
         model=DecoderShape(layers=1, width=16, heads=2, kv_heads=2, hidden=16),
         batch=sections.Batch(sequences=4, length=16, micro=4),
-        optimiser=sections.Optimiser(learning_rate=1e-3),
+        optimizer=sections.OptimizerConfig(learning_rate=1e-3),
         run=sections.Run(steps=1000),
         checkpoint=sections.Checkpoint(every=1000),
         placement=Placement(store=folder, durable=folder, nvme=folder),

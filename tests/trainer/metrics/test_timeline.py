@@ -44,11 +44,11 @@ def test_the_time_after_the_last_bucket_of_gradients_is_communication(timeline: 
         time.sleep(SLEEP)
         timeline.gradients_ready()
         time.sleep(SLEEP)
-    spend(timeline, "optimiser")
+    spend(timeline, "optimizer")
     seconds = timeline.read()
     assert seconds["backward"] >= 2 * SLEEP
     assert seconds["communication"] >= SLEEP
-    assert set(seconds) == {"backward", "communication", "optimiser"}
+    assert set(seconds) == {"backward", "communication", "optimizer"}
 
 
 def test_a_part_that_fails_is_not_counted(timeline: Timeline):

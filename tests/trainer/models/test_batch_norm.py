@@ -20,7 +20,7 @@ def samples() -> tuple[Tensor, Tensor]:
     return inputs * torch.arange(1.0, 6)[:, None, None] + 100, gradients
 
 
-def normalised(norm: nn.Module, inputs: Tensor, gradients: Tensor) -> list[Tensor]:
+def normalized(norm: nn.Module, inputs: Tensor, gradients: Tensor) -> list[Tensor]:
     """Outputs; gradients of inputs, weight and bias; running mean and variance."""
     with torch.no_grad():
         norm.weight.copy_(torch.linspace(0.5, 2, CHANNELS))  # type: ignore[operator]
@@ -36,7 +36,7 @@ def rank(number: int, shares: tuple[int, ...], folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=number, world_size=len(shares))
     inputs, gradients = (torch.split(tensor, list(shares))[number] for tensor in samples())
-    torch.save(normalised(BatchNorm(CHANNELS).train(), inputs, gradients), folder / f"{number}.pt")
+    torch.save(normalized(BatchNorm(CHANNELS).train(), inputs, gradients), folder / f"{number}.pt")
     dist.destroy_process_group()
 
 
@@ -55,7 +55,7 @@ def shared(shares: tuple[int, ...], folder: Path) -> list[list[Tensor]]:
 @pytest.mark.parametrize("shares", [(6,), (3, 3), (5, 1), (1, 2, 3), (4, 0, 2)], ids=str)
 def test_ranks_compute_what_torch_computes_on_all_samples_at_once(shares: tuple[int, ...], tmp_path: Path) -> None:
     """To 1e-4 in fp32: outputs and gradients of each rank's samples, parameters' gradients in sum, statistics."""
-    expected = normalised(nn.BatchNorm2d(CHANNELS), *samples())
+    expected = normalized(nn.BatchNorm2d(CHANNELS), *samples())
     results = shared(shares, tmp_path)
     for index in (0, 1):
         torch.testing.assert_close(

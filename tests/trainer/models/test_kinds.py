@@ -49,7 +49,7 @@ def last_score(training: Training) -> Score:
 @pytest.mark.slow
 def test_a_residual_network_learns_digits(tmp_path: Path, mark: str) -> None:
     """More than 85 % of held-out pictures are classified right; by chance it would be 10 %."""
-    changed: Sections = {"optimiser": {"learning_rate": 0.02}, "run": {"steps": 80}}
+    changed: Sections = {"optimizer": {"learning_rate": 0.02}, "run": {"steps": 80}}
     score = last_score(on_digits(tmp_path, mark, RESNET, **changed).completed())
     assert score.accuracy > 0.85
     assert score.loss < 0.25 * math.log(10)
@@ -59,7 +59,7 @@ def test_a_residual_network_learns_digits(tmp_path: Path, mark: str) -> None:
 @pytest.mark.slow
 def test_a_vision_transformer_learns_digits(tmp_path: Path, mark: str) -> None:
     """More than 70 % of held-out pictures are classified right; by chance it would be 10 %."""
-    changed: Sections = {"optimiser": {"learning_rate": 0.01}, "run": {"steps": 150}}
+    changed: Sections = {"optimizer": {"learning_rate": 0.01}, "run": {"steps": 150}}
     score = last_score(on_digits(tmp_path, mark, VIT, **changed).completed())
     assert score.accuracy > 0.7
     assert score.loss < 0.5 * math.log(10)

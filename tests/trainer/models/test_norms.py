@@ -25,9 +25,9 @@ def test_a_norm_of_fp32_gives_the_type_of_the_products_with_fp32_sums(kind: type
 def test_the_norm_of_heads_adds_up_in_fp32_what_it_reads_in_16_bits() -> None:
     norm, x = HeadNorm(64), torch.randn(2, 4, 8, 64).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
-        normalised = norm(x)
-    assert normalised.dtype == torch.bfloat16
-    assert torch.equal(normalised, F.rms_norm(x.float(), (64,)).bfloat16())
+        normalized = norm(x)
+    assert normalized.dtype == torch.bfloat16
+    assert torch.equal(normalized, F.rms_norm(x.float(), (64,)).bfloat16())
 
 
 def test_matrices_after_the_same_norm_share_its_output() -> None:

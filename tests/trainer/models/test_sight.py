@@ -34,7 +34,7 @@ def begins(rows: int = 1) -> Tensor:
     return torch.tensor([[max(first for first in DOCUMENTS if first <= position) for position in range(LENGTH)]] * rows)
 
 
-@pytest.mark.parametrize("changed", [{}, {"window": 3}, {"qk_norm": True}], ids=["all", "window", "normalised"])
+@pytest.mark.parametrize("changed", [{}, {"window": 3}, {"qk_norm": True}], ids=["all", "window", "normalized"])
 def test_each_document_of_a_sequence_has_the_logits_that_it_has_alone(changed: dict[str, Any]) -> None:
     model, token_ids = decoder(attention="documents", **changed), tokens(2)
     together = model(token_ids, begins(2))

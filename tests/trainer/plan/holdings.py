@@ -30,7 +30,7 @@ def holdings_of(engine: Engine) -> dict[str, Any]:
         parts = {name: divided.local_part(tensor)[1] for name, tensor in saved.items()}
     state = [
         tensor
-        for moments in engine.optimiser.state.values()
+        for moments in engine.optimizer.state.values()
         for tensor in moments.values()
         if isinstance(tensor, Tensor)
     ]
@@ -39,7 +39,7 @@ def holdings_of(engine: Engine) -> dict[str, Any]:
         "to_draw": sum(math.prod(part.sizes) for part in parts.values()),
         "weights": size([*parameters.values(), *engine.model.buffers()]),
         "gradients": size(parameter.grad for parameter in parameters.values() if parameter.grad is not None),
-        "optimiser": size(state),
+        "optimizer": size(state),
     }
 
 

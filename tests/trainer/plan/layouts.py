@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from slipway.trainer.config.operation import Layout
-from slipway.trainer.config.sections import Batch, Communication, Optimiser, Run
+from slipway.trainer.config.sections import Batch, Communication, OptimizerConfig, Run
 from slipway.trainer.config.shapes import Data, Shape
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.models.encoder import EncoderShape
@@ -30,7 +30,7 @@ def question(
     data: Data = TOKENS,
     batch: tuple[int, int] = (16, 4),
     precision: Any = "fp32",
-    optimiser: Any = "adamw",
+    optimizer: Any = "adamw",
     **layout: Any,
 ) -> Question:
     """A small training on one machine."""
@@ -38,7 +38,7 @@ def question(
     return Question(
         model=model,
         batch=Batch(sequences=sequences, length=data.length, micro=micro),
-        optimiser=Optimiser(kind=optimiser, learning_rate=1e-3),
+        optimizer=OptimizerConfig(kind=optimizer, learning_rate=1e-3),
         run=Run(steps=10, precision=precision),
         layout=Layout(**layout),
         communication=Communication(),
@@ -52,7 +52,7 @@ def question(
 LAYOUTS = {
     "alone": question(),
     "alone-bf16-recompute": question(precision="bf16", activations="recompute"),
-    "alone-muon-selective": question(optimiser="muon", activations="selective"),
+    "alone-muon-selective": question(optimizer="muon", activations="selective"),
     "replicas": question(ranks=2),
     "full-shard": question(ranks=2, shard="full"),
     "full-shard-bf16-recompute": question(ranks=2, shard="full", precision="bf16", activations="recompute"),
@@ -66,7 +66,7 @@ LAYOUTS = {
     "vit": question(
         VisionShape(layers=4, width=192, heads=3, hidden=768, patch=8), data=Data(picture=(64, 64, 3), classes=100)
     ),
-    "resnet": question(ResNetShape(blocks=(1, 1, 1, 1)), data=Data(picture=(64, 64, 3), classes=100), optimiser="sgd"),
+    "resnet": question(ResNetShape(blocks=(1, 1, 1, 1)), data=Data(picture=(64, 64, 3), classes=100), optimizer="sgd"),
 }
 
 

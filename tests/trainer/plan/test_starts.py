@@ -76,7 +76,7 @@ def test_each_rank_holds_the_parts_and_the_bytes_that_the_plan_gives_it(name: st
         drawn = real["begun"].pop("drawn")
         assert real["begun"] == plan["begun"]
         assert drawn == plan["begun"]["to_draw"] > 0
-        for purpose in ("weights", "gradients", "optimiser"):
+        for purpose in ("weights", "gradients", "optimizer"):
             assert real["after"][purpose] == plan["after"][purpose] > 0, (rank, purpose)
 
 

@@ -20,8 +20,8 @@ MEASURE = StageMeasure(
     ranks=8,
     blocks=8,
     peaks={
-        "activations": {"weights": 10 * GIB, "gradients": 10 * GIB, "optimiser": 20 * GIB, "activations": 40 * GIB},
-        "update": {"weights": 10 * GIB, "gradients": 10 * GIB, "optimiser": 20 * GIB, "update": GIB},
+        "activations": {"weights": 10 * GIB, "gradients": 10 * GIB, "optimizer": 20 * GIB, "activations": 40 * GIB},
+        "update": {"weights": 10 * GIB, "gradients": 10 * GIB, "optimizer": 20 * GIB, "update": GIB},
     },
     parameters=20 * GIB,
     checkpoint=240 * GIB,

@@ -77,7 +77,7 @@ def test_the_first_loss_is_the_last_loss_of_the_training_that_the_weights_come_f
 ) -> None:
     folder = checkpoint(finished) if layout == "checkpoint" else exported
     start_from(training, layout, folder, run={"steps": 2}, validation={"every": 2}).completed()
-    (event,) = training.events("initialised")
+    (event,) = training.events("initialized")
     assert event["digest"] == initial.digest_of(layout, folder)
     before, after = finished.events("validated")[-1], training.events("validated")[0]
     assert after["step"] == 0
@@ -96,7 +96,7 @@ def test_a_restart_from_its_own_checkpoint_needs_no_initial_weights(llama: Path,
     start_from(training, "huggingface", llama).interrupted(EVERY + 1)
     shutil.rmtree(llama)
     training.completed()
-    assert len(training.events("initialised")) == 1
+    assert len(training.events("initialized")) == 1
     assert training.events("restored")[-1]["step"] >= EVERY
 
 

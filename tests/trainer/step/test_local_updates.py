@@ -32,22 +32,22 @@ def weights(model: nn.Module) -> Weights:
     return {name.removeprefix("module."): value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def train(world: World, model: nn.Module, optimiser: torch.optim.Optimizer, step: int) -> None:
+def train(world: World, model: nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
     """One step over a batch that is another for each rank and step."""
     random = torch.Generator().manual_seed(100 * step + world.rank)
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     torch.autograd.backward(model(torch.randn(5, 6, generator=random)).square().mean())
-    optimiser.step()
+    optimizer.step()
 
 
 def local(world: World, inner: str = "sgd", **settings: Any) -> tuple[nn.Module, torch.optim.Optimizer, LocalUpdates]:
     model = network()
     kind = torch.optim.SGD if inner == "sgd" else torch.optim.AdamW
-    optimiser = kind(model.parameters(), lr=0.1)
-    return model, optimiser, LocalUpdates(model, optimiser, Communication(**settings), world, last_step=100)
+    optimizer = kind(model.parameters(), lr=0.1)
+    return model, optimizer, LocalUpdates(model, optimizer, Communication(**settings), world, last_step=100)
 
 
-def synchronised(
+def synchronized(
     start: Weights, momentum: Weights, ends: list[Weights], rate: float, share: float
 ) -> tuple[Weights, Weights]:
     """Weights and momentum after a meeting as the DiLoCo paper has it (algorithm 1), for what is trained."""
@@ -65,55 +65,55 @@ def trained(model: nn.Module) -> Weights:
 
 def meetings(world: World) -> list[tuple[bool, Weights, Weights]]:
     """Seven steps that meet at every third and are checked at each: whether they met, found, expected then."""
-    model, optimiser, updates = local(world, **{**DILOCO, "local_steps": 3})
-    start, synchronisations = trained(model), []
+    model, optimizer, updates = local(world, **{**DILOCO, "local_steps": 3})
+    start, synchronizations = trained(model), []
     momentum: Weights = {}
     for step in range(1, 8):
-        train(world, model, optimiser, step)
+        train(world, model, optimizer, step)
         ends = world.all_gather(trained(model))
-        is_synchronised = updates.synchronise_if_due(step)
-        if is_synchronised:
-            start, momentum = synchronised(start, momentum, ends, 0.7, 0.9)
-        synchronisations.append((is_synchronised, trained(model), start if is_synchronised else ends[world.rank]))
-    return synchronisations
+        is_synchronized = updates.synchronize_if_due(step)
+        if is_synchronized:
+            start, momentum = synchronized(start, momentum, ends, 0.7, 0.9)
+        synchronizations.append((is_synchronized, trained(model), start if is_synchronized else ends[world.rank]))
+    return synchronizations
 
 
 def beside_ddp(world: World) -> tuple[Weights, Weights]:
     """Five steps of local SGD that synchronises after each, and of DDP."""
-    model, optimiser, updates = local(world, local_steps=1)
+    model, optimizer, updates = local(world, local_steps=1)
     other = network()
     ddp = DistributedDataParallel(other)
     others = torch.optim.SGD(other.parameters(), lr=0.1)
     for step in range(5):
-        train(world, model, optimiser, step)
-        updates.synchronise_if_due(step)
+        train(world, model, optimizer, step)
+        updates.synchronize_if_due(step)
         train(world, ddp, others, step)
     return trained(model), trained(other)
 
 
 def continued(world: World) -> tuple[Weights, Weights]:
     """The weights after ten steps of one process, and of one that took over at the meeting after the sixth."""
-    model, optimiser, updates = local(world, "adamw", **{**DILOCO, "local_steps": 2})
+    model, optimizer, updates = local(world, "adamw", **{**DILOCO, "local_steps": 2})
     for step in range(1, 7):
-        train(world, model, optimiser, step)
-        updates.synchronise_if_due(step)
-    successor, optimiser_too, updates_too = local(world, "adamw", **{**DILOCO, "local_steps": 2})
+        train(world, model, optimizer, step)
+        updates.synchronize_if_due(step)
+    successor, optimizer_too, updates_too = local(world, "adamw", **{**DILOCO, "local_steps": 2})
     successor.load_state_dict(weights(model))
     updates_too.load_state({name: value.clone() for name, value in updates.state().items()})
     for step in range(7, 11):
-        train(world, model, optimiser, step)
-        updates.synchronise_if_due(step)
-        train(world, successor, optimiser_too, step)
-        updates_too.synchronise_if_due(step)
+        train(world, model, optimizer, step)
+        updates.synchronize_if_due(step)
+        train(world, successor, optimizer_too, step)
+        updates_too.synchronize_if_due(step)
     return weights(model), weights(successor)
 
 
 def checks(world: World) -> dict[str, Any]:
     """All that two ranks are needed for, in one go."""
-    model, optimiser, updates = local(world, local_steps=2)
-    train(world, model, optimiser, 1)
+    model, optimizer, updates = local(world, local_steps=2)
+    train(world, model, optimizer, 1)
     apart = weights(model)
-    updates.synchronise_if_due(2)
+    updates.synchronize_if_due(2)
     return {
         "apart": apart,
         "met": weights(model),
@@ -148,7 +148,7 @@ def test_ranks_synchronise_every_local_steps_and_diloco_moves_them_as_its_paper_
     ranks: list[dict[str, Any]],
 ) -> None:
     for rank in ranks:
-        assert [is_synchronised for is_synchronised, _, _ in rank["meetings"]] == [
+        assert [is_synchronized for is_synchronized, _, _ in rank["meetings"]] == [
             False,
             False,
             True,
@@ -172,25 +172,25 @@ def test_the_state_of_a_rank_continues_bit_for_bit(ranks: list[dict[str, Any]]) 
 
 
 def test_a_rank_alone_takes_the_outer_steps_too() -> None:
-    model, optimiser, updates = local(ALONE, **{**DILOCO, "local_steps": 2, "outer_momentum": 0.0})
+    model, optimizer, updates = local(ALONE, **{**DILOCO, "local_steps": 2, "outer_momentum": 0.0})
     start = trained(model)
-    train(ALONE, model, optimiser, 1)
+    train(ALONE, model, optimizer, 1)
     end = trained(model)
-    assert updates.synchronise_if_due(2)
+    assert updates.synchronize_if_due(2)
     torch.testing.assert_close(trained(model), {name: start[name].lerp(end[name], 0.7) for name in start})
 
 
 def test_a_synchronisation_of_weights_that_have_not_moved_changes_nothing() -> None:
     model, _, updates = local(ALONE, **DILOCO)
     before = weights(model)
-    assert updates.synchronise_if_due(5)
+    assert updates.synchronize_if_due(5)
     torch.testing.assert_close(weights(model), before, rtol=0, atol=0)
 
 
 def test_the_ranks_synchronise_after_the_last_step_whatever_its_number() -> None:
     _, _, updates = local(ALONE, local_steps=7)
-    assert not updates.synchronise_if_due(99)
-    assert updates.synchronise_if_due(100)
+    assert not updates.synchronize_if_due(99)
+    assert updates.synchronize_if_due(100)
 
 
 def test_checkpoints_and_validations_between_synchronisations_are_refused_with_the_number() -> None:

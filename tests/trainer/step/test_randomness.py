@@ -43,7 +43,7 @@ def whole_weights_after(world: World, config: resolved.Config, mesh: Mesh, first
         numbers = (step * config.batch.sequences + np.arange(span.start, span.stop)).astype(np.uint64)
         engine.accumulate(layout_process.sequences(numbers, config.batch.length), numbers)
         engine.clip()
-        engine.update(config.optimiser.learning_rate)
+        engine.update(config.optimizer.learning_rate)
     engine.check_copies(STEPS)
     return torch.cat(
         [parameter.detach().flatten() for parameter in engine.model.parameters() if not is_divided(parameter)]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.config.sections import OptimizerConfig
 from slipway.trainer.step.schedule import consequence, learning_rate
 
 pytestmark = pytest.mark.pure
@@ -13,12 +13,12 @@ EVERY_SCHEDULE = pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd",
 
 
 def rates(steps: int, **settings: Any) -> list[float]:
-    config = Optimiser(**{"learning_rate": 2.0, "final_fraction": 0.25, **settings})
+    config = OptimizerConfig(**{"learning_rate": 2.0, "final_fraction": 0.25, **settings})
     return [learning_rate(config, step, steps) for step in range(steps)]
 
 
 def after_change(step: int, before: int, after: int, **settings: Any) -> str:
-    config = Optimiser(**{"learning_rate": 2.0, "final_fraction": 0.25, **settings})
+    config = OptimizerConfig(**{"learning_rate": 2.0, "final_fraction": 0.25, **settings})
     return consequence((config, before), (config, after), step)
 
 

@@ -89,7 +89,7 @@ class Contents:
         return TensorType(torch.Size(entry.shape), DTYPES[entry.dtype])
 
     def tensors(self, group: str) -> dict[str, Tensor]:
-        """The whole tensors of a group (model, optimiser, extra) in host memory, by their names within the group."""
+        """The whole tensors of a group (model, optimizer, extra) in host memory, by their names within the group."""
         types = {name: self.tensor_type(name) for name in self.tensor_names(f"{group}/")}
         tensors = {name: torch.empty(tensor_type.shape, dtype=tensor_type.dtype) for name, tensor_type in types.items()}
         self.load(tensors)

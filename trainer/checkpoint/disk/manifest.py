@@ -15,8 +15,8 @@ The files ``tensors.json`` and ``tensors-<R>.json`` have the places of the tenso
 
 A chunk is a box of its tensor, at `offsets` and of `sizes`, contiguous in `file` from byte `begin` on (row-major,
 little-endian). The chunks of a tensor fill it and do not overlap. Groups: model (parameters and buffers by name),
-optimiser (<parameter>/<key>) and extra (further state of the engine). Files of rank R: ``model-<R>.safetensors``,
-``optimiser-<R>.safetensors``, ``frozen-<R>.safetensors`` (parameters that are not trained). Each is a complete
+optimizer (<parameter>/<key>) and extra (further state of the engine). Files of rank R: ``model-<R>.safetensors``,
+``optimizer-<R>.safetensors``, ``frozen-<R>.safetensors`` (parameters that are not trained). Each is a complete
 safetensors file; its keys are the tensors' names, followed by ``[begin:end,...]`` if the file has only a part of the
 tensor. ``progress.json`` holds everything that is not a tensor. The layout "chunks/2" is the name of all this. In
 "chunks/1", which is only read, the manifest itself has the places of the tensors under `tensors`. Other folders that

@@ -56,7 +56,7 @@ class NodeShare:
     def keep(self) -> None:
         """Complete the share and answer rank 0's writer; on every node but rank 0's. Raises OSError."""
         try:
-            self.copy_neighbours()
+            self.copy_neighbors()
             self.show(self._manifest())
             parts.report_node(self.store, self.name, self.ring.own, {"shown": True})
         except parts.GivenUp:
@@ -68,7 +68,7 @@ class NodeShare:
         finally:
             shutil.rmtree(self.hidden, ignore_errors=True)
 
-    def copy_neighbours(self) -> None:
+    def copy_neighbors(self) -> None:
         """Copy the files of the node before this one. Raises OSError."""
         before = self.ring.before
         files = self._reported(before)

@@ -245,7 +245,7 @@ def _header(items: Sequence[WriteItem]) -> tuple[bytes, list[int]]:
 def _kind(name: str, frozen: frozenset[str]) -> str:
     if name in frozen:
         return "frozen"
-    return "model" if name.startswith("model/") else "optimiser"
+    return "model" if name.startswith("model/") else "optimizer"
 
 
 def _box(item: WriteItem) -> str:

@@ -236,7 +236,7 @@ class CheckpointWriter:
         atomic.write(request.hidden / MANIFEST, [data])
         parts.announce(Path(request.store), request.name, digest.sha256(data))
         try:
-            request.share.copy_neighbours()
+            request.share.copy_neighbors()
         except OSError as error:
             return "; ".join([str(error), *request.share.why_missing()])
         return "; ".join(request.share.faults())

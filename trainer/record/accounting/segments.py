@@ -17,7 +17,7 @@ BEFORE = {
     "staging": buckets.STAGING,
     "started": buckets.BUILDING,
     "drawn": buckets.BUILDING,
-    "initialised": buckets.BUILDING,
+    "initialized": buckets.BUILDING,
     "restored": buckets.RESTORING,
     "validated": buckets.VALIDATION,
     "step": buckets.STEPS,

@@ -58,15 +58,15 @@ class _CrossEntropy(torch.autograd.Function):
         highest, own = _highest_and_own(logits, targets, begin, group)
         total = (logits - highest.unsqueeze(-1)).exp_().sum(-1)
         dist.all_reduce(total, group=group)
-        normaliser = highest + total.log()
-        context.save_for_backward(logits, targets, normaliser)
+        normalizer = highest + total.log()
+        context.save_for_backward(logits, targets, normalizer)
         context.begin = begin
-        return (normaliser - own).masked_fill(targets == NO_TARGET, 0).sum()
+        return (normalizer - own).masked_fill(targets == NO_TARGET, 0).sum()
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        logits, targets, normaliser = context.saved_tensors
-        grad_logits = (logits - normaliser.unsqueeze(-1)).exp_()  # each token's probability, in fp32
+        logits, targets, normalizer = context.saved_tensors
+        grad_logits = (logits - normalizer.unsqueeze(-1)).exp_()  # each token's probability, in fp32
         column, is_foreign = _own_rows(targets, context.begin, logits.shape[-1])
         row = torch.arange(len(targets), device=targets.device)
         grad_logits[row, column] -= (~is_foreign).to(grad_logits.dtype)

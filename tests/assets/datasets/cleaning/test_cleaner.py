@@ -48,7 +48,7 @@ def test_features_are_those_of_the_masked_text():
 
 
 def test_a_stage_that_is_off_does_nothing():
-    off = CleaningSection(normalise=False, near_duplicates=None, decontamination=None)
+    off = CleaningSection(normalize=False, near_duplicates=None, decontamination=None)
     cleaned = Cleaner(off).clean("a", "x@example.org\r\n" + PROSE)
     assert cleaned.text == "x@example.org\r\n" + PROSE
     assert cleaned.signature is cleaned.bands is cleaned.fingerprints is None

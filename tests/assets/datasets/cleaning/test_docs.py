@@ -24,7 +24,7 @@ def example() -> dict[str, Any]:
         "mask": tuple(section["mask"]),
         "languages": tuple(section["languages"]),
         "urls": {name: tuple(values) for name, values in section["urls"].items()},
-        "licences": tuple(section["licences"]),
+        "licenses": tuple(section["licenses"]),
         "decontamination": section["decontamination"] | {"against": ()},
     }
 

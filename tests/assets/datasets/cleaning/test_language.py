@@ -73,7 +73,7 @@ def test_the_markup_of_a_text_does_not_decide_its_language():
 
 
 def test_the_requests_of_a_page_of_a_manual_do_not_decide_its_language():
-    licence = r""".\" This is free documentation; you can redistribute it under the terms of the licence.
+    license = r""".\" This is free documentation; you can redistribute it under the terms of the licence.
 .\" This page was generated with a tool. Translate the source file, and do not change this one.
 """
     option = r""".TP
@@ -81,7 +81,7 @@ def test_the_requests_of_a_page_of_a_manual_do_not_decide_its_language():
 Verzeichnisse mit \fIallem\fP l\(:oschen
 .PP
 """
-    page = f'{licence * 8}.TH RM 1 2026 coreutils "User Commands"\n{option * 5}'
+    page = f'{license * 8}.TH RM 1 2026 coreutils "User Commands"\n{option * 5}'
     assert language_of("rm.1.gz", page) == "de"
     assert language_of("rm.1", f"'\\\" t\n{page}") == "de"
 

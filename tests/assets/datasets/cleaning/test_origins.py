@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.assets.datasets.cleaning.origins import LICENCE, URL, Origins
+from slipway.assets.datasets.cleaning.origins import LICENSE, URL, Origins
 from slipway.assets.datasets.reading.document import About
 from slipway.recipes.filters import UrlsSection
 
@@ -36,12 +36,12 @@ def test_a_url_is_blocked_by_its_domain_its_beginning_or_a_word(url: str, blocke
 
 
 @pytest.mark.parametrize(
-    ("licence", "allowed"),
+    ("license", "allowed"),
     [("MIT", True), ("cc-by-4.0", True), ("mit, CC-BY-SA-3.0", True), ("mit, proprietary", False), ("", False)],
 )
-def test_each_licence_must_be_one_of_the_recipes(licence: str, allowed: bool):
-    reason = Origins(UrlsSection(), ("mit", "cc-by-*")).why_not(About("", licence))
-    assert reason == (None if allowed else LICENCE)
+def test_each_licence_must_be_one_of_the_recipes(license: str, allowed: bool):
+    reason = Origins(UrlsSection(), ("mit", "cc-by-*")).why_not(About("", license))
+    assert reason == (None if allowed else LICENSE)
 
 
 def test_a_list_of_urls_is_read_from_a_file(tmp_path: Path):

@@ -8,13 +8,13 @@ from torch import Tensor
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from slipway.trainer.config.sections import Optimiser
+from slipway.trainer.config.sections import OptimizerConfig
 from slipway.trainer.models.model import Model
-from slipway.trainer.step.optimisers import sharing
-from slipway.trainer.step.optimisers.momentum import EagerOptimizer, adamw_for
+from slipway.trainer.step.optimizers import sharing
+from slipway.trainer.step.optimizers.momentum import EagerOptimizer, adamw_for
 
 
-def muon(model: Model, config: Optimiser, copies: ProcessGroup | None = None) -> Optimizer:
+def muon(model: Model, config: OptimizerConfig, copies: ProcessGroup | None = None) -> Optimizer:
     """Muon for the matrices of the blocks; AdamW for embeddings, head, kernels and vectors."""
     matrices = [parameter for parameter in model.blocks.parameters() if parameter.dim() == 2]
     by_muon = set(matrices)
@@ -29,11 +29,11 @@ class Muon(EagerOptimizer):
     Updates have the root mean square of AdamW's (Liu et al., arXiv:2502.16982), so one learning rate and one weight
     decay serve both. The numbers are those of `torch.optim.Muon(adjust_lr_fn="match_rms_adamw")`, also for matrices
     that are divided over ranks. There torch would sum products over the ranks in bf16; here one data-parallel rank
-    orthogonalises each whole matrix (`slipway.trainer.step.optimisers.sharing`), and every rank applies its part. The
+    orthogonalises each whole matrix (`slipway.trainer.step.optimizers.sharing`), and every rank applies its part. The
     state stays divided.
     """
 
-    def __init__(self, matrices: Iterable[Tensor], config: Optimiser, copies: ProcessGroup | None) -> None:
+    def __init__(self, matrices: Iterable[Tensor], config: OptimizerConfig, copies: ProcessGroup | None) -> None:
         """`copies`: ranks that hold the same whole matrices and get the same gradients."""
         defaults = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "momentum": config.momentum}
         super().__init__([{"params": list(matrices)}], defaults)

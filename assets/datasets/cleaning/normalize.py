@@ -10,7 +10,7 @@ BEHIND_MARKS = 0x20000
 _NON_ASCII_CONTROLS = re.compile("[\x80-\x9f]")
 
 
-def normalise(text: str) -> str:
+def normalize(text: str) -> str:
     """The text with plain newlines, without control characters except tab and newline, and in Unicode NFC.
 
     Control characters are those of the Unicode category Cc. Half surrogate pairs, which are possible in

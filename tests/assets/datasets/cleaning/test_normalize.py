@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slipway.assets.datasets.cleaning.normalise import normalise
+from slipway.assets.datasets.cleaning.normalize import normalize
 
 pytestmark = pytest.mark.pure
 
@@ -24,24 +24,24 @@ ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
     ],
 )
 def test_normalisation_rewrites_these_texts(text: str, expected: str):
-    assert normalise(text) == expected
+    assert normalize(text) == expected
 
 
 @given(ANY_TEXT)
 def test_normalising_twice_changes_nothing_more(text: str):
-    assert normalise(normalise(text)) == normalise(text)
+    assert normalize(normalize(text)) == normalize(text)
 
 
 @given(ANY_TEXT)
 def test_the_result_is_nfc_and_utf_8_can_encode_it(text: str):
-    result = normalise(text)
+    result = normalize(text)
     assert unicodedata.is_normalized("NFC", result) and result.encode().decode() == result
     assert {unicodedata.category(character) for character in result if character not in "\t\n"}.isdisjoint({"Cc", "Cs"})
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.sampled_from("\n\t")))
 def test_a_text_that_needs_no_change_stays_the_same_object(text: str):
-    assert normalise(text) is text
+    assert normalize(text) is text
 
 
 MARKS = st.text(
@@ -52,11 +52,11 @@ MARKS = st.text(
 @given(st.lists(MARKS, max_size=4))
 def test_marks_are_in_the_order_of_unicode_however_many_there_are(runs: list[str]):
     text = "a".join(run * 3 for run in runs)
-    assert normalise(text) == unicodedata.normalize("NFC", text)
+    assert normalize(text) == unicodedata.normalize("NFC", text)
 
 
 @pytest.mark.parametrize("marks", ["\u0301\u0327", "\u0f73\u0fb9\u0301\u0327", "e\u0301\u0327"])
 def test_a_megabyte_of_marks_is_normalised_though_pythons_order_of_them_takes_hours(marks: str):
     half = 1 << 17
     text = "x" + marks[0] * half + marks[1:] * half + marks[0] * half
-    assert unicodedata.is_normalized("NFC", normalise(text))
+    assert unicodedata.is_normalized("NFC", normalize(text))
