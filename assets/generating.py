@@ -63,8 +63,11 @@ class Generating:
         if anew:
             measuring.compute.short_jobs(measuring.tiers).forget(job)
         figures_by_task = self._run(job)
-        if any(answers.known(measuring.tiers.durable_path, figures.manifest, figures.task, figures.asked) is None
-               for figures in figures_by_task):  # fmt: skip
+        durable = measuring.tiers.durable_path
+        if any(
+            answers.known(durable, figures.manifest, figures.task, figures.requested_examples) is None
+            for figures in figures_by_task
+        ):
             measuring.compute.short_jobs(measuring.tiers).forget(job)
             figures_by_task = self._run(job)
         return figures_by_task

@@ -37,7 +37,7 @@ def metadata(folder: Path, ledger_seconds: float) -> dict[str, Any]:
         **quota(folder, cost_of_training.owner if cost_of_training else ""),
         **({"lost_seconds_by_cause": dg.MetadataValue.json(lost)} if lost else {}),
         **({"lost_seconds_by_node": dg.MetadataValue.json(lost_by(account.interruptions, "node"))} if lost else {}),
-        **({"control_plane_away": "; ".join(account.notes)} if account.notes else {}),
+        **({"control_plane_away": "; ".join(account.downtime_evidence)} if account.downtime_evidence else {}),
         "time_spent": dg.MetadataValue.md(table(account)),
         "time_spent_by_time": picture(account),
     }

@@ -64,7 +64,7 @@ def _compare(durable: Path, index: Path, count: int) -> tuple[float, float, int]
     before, begun = _most_megabytes(), time.process_time()
     with begin_build(recipe, TEXT_DOCUMENTS, durable, quiet) as build:
         table = document_table.write(build, Extracts(index, "", count // IN_A_FILE, 0, 0))
-    return time.process_time() - begun, _most_megabytes() - before, table.kept
+    return time.process_time() - begun, _most_megabytes() - before, table.kept_rows
 
 
 def _write(durable: Path, count: int, alike: float) -> Path:

@@ -15,7 +15,7 @@ from benchmarks.parts.lines import print_line
 from slipway import recipes
 from slipway.recipes.load import load
 from slipway.recipes.plan import planned
-from slipway.trainer.plan import asking
+from slipway.trainer.plan import plan_client
 from tests.trainer.plan.layouts import LAYOUTS, measured_peaks
 
 EXAMPLES = Path(recipes.__file__).parent / "examples"
@@ -36,7 +36,7 @@ def seconds() -> Iterator[dict[str, object]]:
     question = planned(load(EXAMPLES, {}), "llama-405b").question
     for ranks, aim in SIZES.items():
         begun = time.perf_counter()
-        asking.ask(replace(question, nodes=ranks // 8, ranks_per_node=8, kernels="cuda"))
+        plan_client.ask(replace(question, nodes=ranks // 8, ranks_per_node=8, kernels="cuda"))
         took = round(time.perf_counter() - begun, 1)
         yield _line(f"405B over {ranks} ranks", "s", "lower", took, {}, aim)
 
@@ -45,7 +45,7 @@ def ratios(names: list[str]) -> Iterator[dict[str, object]]:
     """The planned peak as a share of the measured one, of the rank that has the most."""
     for name in names:
         measured = measured_peaks(LAYOUTS[name])[-1]
-        expected = max(stage.peak for stage in asking.ask(LAYOUTS[name]))
+        expected = max(stage.peak for stage in plan_client.ask(LAYOUTS[name]))
         yield _line(
             f"peak, {name}", "share of measured", "1", round(expected / measured, 3), {"measured": measured}, 1.0
         )

@@ -31,7 +31,7 @@ from slipway.assets.datasets.snapshots import pointer
 from slipway.assets.datasets.texts import steps as lane
 from slipway.assets.sweeps.assets import current_subject, open_sweep
 from slipway.assets.sweeps.controller import Controller
-from slipway.assets.sweeps.events import Asked, Started
+from slipway.assets.sweeps.events import Proposed, Started
 from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
@@ -119,7 +119,7 @@ def stages(store: SweepStore) -> list[dict[str, float]]:
     """Of each gap between two trials, how many seconds each stage took, in their order."""
     trials = sorted(trials_of(store).stores(), key=lambda trial: int(trial.id.rpartition(".")[2]))
     decided, started = (
-        {event.trial: event.at for event in store.read() if isinstance(event, kind)} for kind in (Asked, Started)
+        {event.trial: event.at for event in store.read() if isinstance(event, kind)} for kind in (Proposed, Started)
     )
     gap_stages = []
     for number, (before, trial) in enumerate(itertools.pairwise(trials), start=1):
@@ -141,7 +141,7 @@ class ColdLauncher(CachingLauncher):
         return self.launcher.poll(name)
 
     def submit(self, job: Job) -> None:
-        self.launcher.submit(dataclasses.replace(job, warm=False))
+        self.launcher.submit(dataclasses.replace(job, warm_start=False))
 
 
 def moment(folder: Path, name: str) -> float:
@@ -247,7 +247,7 @@ def running(store: SweepStore, subject: SearchSubject, number: int, steps: int) 
     for step in range(1, steps + 1):
         written.write("step", step=step, loss=1.0, seconds=0.1)
     written.close()
-    store.append(Asked(trial=number, parameters=parameters, until=20))
+    store.append(Proposed(trial=number, parameters=parameters, until=20))
     store.append(Started(trial=number, job=trial.id, nodes=(node,)))
 
 

@@ -83,7 +83,7 @@ def account(store: "TrainingStore") -> dict[str, object] | None:
         "wall_seconds": spent.wall,
         "seconds": spent.seconds,
         "interruptions": spent.interruptions,
-        "notes": list(spent.notes),
+        "notes": list(spent.downtime_evidence),
         **vars(figures),
     }
 
@@ -119,5 +119,5 @@ def fields(store: "TrainingStore") -> dict[str, object]:
             if spent.interruptions
             else {}
         ),
-        **({"away": "; ".join(spent.notes)} if spent.notes else {}),
+        **({"away": "; ".join(spent.downtime_evidence)} if spent.downtime_evidence else {}),
     }

@@ -116,7 +116,7 @@ def _snapshot(training: "ModelRecipe") -> "Snapshot | None":
 
 def _verdict(question: "Question", room: "Room", storage: "Storage") -> "PlanVerdict":
     """The verdict, and where it is bad, what to change."""
-    from slipway.trainer.plan.asking import ask
+    from slipway.trainer.plan.plan_client import ask
     from slipway.trainer.plan.verdict import judge, suggestions_for
 
     def measured(candidate: "Question") -> "Sequence[StageMeasure]":

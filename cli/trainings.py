@@ -69,7 +69,7 @@ def ls(
                 f"{entry.step}/{entry.steps}" if entry.steps else entry.step,
                 entry.checkpoint or "-",
                 "-" if (share := ettr[entry.id]) is None else f"{share:.1%}",
-                entry.wanted or "-",
+                entry.desired or "-",
                 output.when(entry.since),
                 entry.why,
             )
@@ -116,7 +116,7 @@ def show(training: Id, json: AsJson = False) -> None:
         "snapshot": specification.snapshot,
         "state": f"{status.state} since {output.when(status.since)}",
         "step": f"{status.step} of {status.steps}" if status.steps else status.step,
-        "wanted": status.wanted or "not yet",
+        "wanted": status.desired or "not yet",
         "why": status.why or "-",
         "incarnation": status.incarnation,
         "nodes": ", ".join(status.nodes) or "-",

@@ -111,7 +111,7 @@ class _Retention:
         withdrawn = [f"{tier}: {commit.name}" for tier, commit in plan.withdrawn]
         if not withdrawn and not removed:
             return {}
-        return {facts.id: dg.MetadataValue.json({"withdrawn": withdrawn, "removed": removed, "kept": plan.kept})}
+        return {facts.id: dg.MetadataValue.json({"withdrawn": withdrawn, "removed": removed, "kept": plan.retained})}
 
     def deliver(self, root: Trainings, store: TrainingStore) -> None:
         """Copy the last checkpoint of a training that is over to the backup, if it did not take it. Raises OSError.
@@ -195,7 +195,7 @@ def _clear(context: dg.OpExecutionContext, compute: Compute, tiers: Tiers, over:
             store, mark = waiting[node][id]
             if cleared["copied"]:
                 Trainings(store.folder.parent).open(id, WorkQueue.CHECKPOINTS)
-            if not cleared["kept"]:
+            if not cleared["retained"]:
                 store.mark_reported(mark)
     return failed
 

@@ -114,8 +114,8 @@ def connect(
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A new duckdb with bounded memory. It spills to the folder `spill`, or to a temporary one.
 
-    A signal that asks the process to end, such as Ctrl-C, ends the running query: this raises KeyboardInterrupt, unless
-    the signal's own handler raises something else.
+    A signal that asks the process to end, such as Ctrl-C, ends the running query: this raises KeyboardInterrupt, or the
+    error of the signal's own handler.
     """
     try:
         with contextlib.ExitStack() as stack, duckdb.connect() as connection:

@@ -91,8 +91,8 @@ def _remove(
     durable: Path, files: Collection[Path], referred: References, keep: int, older: float, log: BuildLog
 ) -> Iterator[Path]:
     """Set the files aside, and remove and yield those that are still garbage."""
-    moved = {path: _set_aside(durable, path) for path in files}
-    aside = {path: hidden for path, hidden in moved.items() if hidden is not None}
+    set_aside = {path: _set_aside(durable, path) for path in files}
+    aside = {path: hidden for path, hidden in set_aside.items() if hidden is not None}
     oldest = time.time() - older
     try:
         kept_snapshots = _kept_snapshots(durable, set(referred()), keep)

@@ -7,7 +7,7 @@ decisions, and repeats only actions that are repeatable.
 
 import dataclasses
 
-from slipway.assets.sweeps.events import Asked, Budgeted, Closed, Decided, Event, Resumed, Retried, SweepOutcome
+from slipway.assets.sweeps.events import Budgeted, Closed, Decided, Event, Proposed, Resumed, Retried, SweepOutcome
 from slipway.assets.sweeps.samplers import MODELS, TrialSampler
 from slipway.assets.sweeps.schedulers.protocol import SweepScheduler
 from slipway.assets.sweeps.schedulers.scheduler_choice import scheduler_of
@@ -94,14 +94,14 @@ def _for_a_slot(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSamp
     return scheduler.go_on(sweep) or _new_trial(sweep, scheduler, sampler)
 
 
-def _new_trial(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampler) -> Asked | Budgeted | None:
+def _new_trial(sweep: SweepState, scheduler: SweepScheduler, sampler: TrialSampler) -> Proposed | Budgeted | None:
     if sweep.drawn >= sweep.budget.trials:
         return None
     parameters = sampler.parameters(sweep)
     if parameters is None:
         return dataclasses.replace(sweep.budget, trials=sweep.drawn, by=EXHAUSTED, why=_exhausted(sweep), request=0)
     number = len(sweep.trials)
-    return Asked(trial=number, parameters=parameters, until=scheduler.until(number, 0))
+    return Proposed(trial=number, parameters=parameters, until=scheduler.until(number, 0))
 
 
 def _exhausted(sweep: SweepState) -> str:

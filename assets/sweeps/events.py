@@ -84,7 +84,7 @@ class Budgeted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked(Event):
+class Proposed(Event):
     """A new trial with its parameters. Trials are numbered from 0 in the order of these events."""
 
     trial: int
@@ -194,7 +194,7 @@ class Closed(Event):
 
 
 _EVENTS = (
-    *(Opened, Budgeted, Asked, Started, Reported, Decided, Paused, Resumed, Ended, Retried),
+    *(Opened, Budgeted, Proposed, Started, Reported, Decided, Paused, Resumed, Ended, Retried),
     *(SweepPaused, SweepResumed, Closed),
 )
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slipway.assets.sweeps.events import Asked, Ended, Event
+from slipway.assets.sweeps.events import Ended, Event, Proposed
 from slipway.assets.sweeps.samplers import quiet_optuna
 from slipway.assets.sweeps.state import SweepState, Trial
 from slipway.recipes.domain import Domain
@@ -139,7 +139,7 @@ def _times(log: Sequence[Event]) -> dict[int, tuple[float, float]]:
     times: dict[int, tuple[float, float]] = {}
     for event in log:
         match event:
-            case Asked(trial=trial, at=at):
+            case Proposed(trial=trial, at=at):
                 times[trial] = (at, at)
             case Ended(trial=trial, at=at):
                 times[trial] = (times[trial][0], at)

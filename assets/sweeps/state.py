@@ -12,7 +12,6 @@ from typing import Any
 
 from slipway.assets.sweeps.events import (
     RECIPE,
-    Asked,
     Budgeted,
     Closed,
     Decided,
@@ -20,6 +19,7 @@ from slipway.assets.sweeps.events import (
     Event,
     Opened,
     Paused,
+    Proposed,
     Reported,
     Resumed,
     Retried,
@@ -207,7 +207,7 @@ class _Draft:
         match event:
             case Reported():
                 self._report(event)
-            case Asked(trial=number):
+            case Proposed(trial=number):
                 self.trials[number] = Trial(
                     number, event.parameters, event.until, event.parent, event.step, drawn_after=len(self.over)
                 )

@@ -7,7 +7,7 @@ from typing import Any
 from slipway.resources.launchers.protocol import Job, MissingNodes
 from slipway.trainer.base import atomic, parsing
 
-INCIDENTAL = ("environment", "labels", "prefer", "warm")
+INCIDENTAL = ("environment", "labels", "prefer", "warm_start")
 """Fields in which two documents of the same job may differ, since a process of a later revision may adopt the job."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*")

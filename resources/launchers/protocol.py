@@ -62,7 +62,7 @@ class Job:
     """Labels of its objects for people and tools: the training, the Dagster run. Not every launcher supports labels."""
     kubernetes: Mapping[str, object] = field(default_factory=dict)
     """The recipe's section `placement.kubernetes` as JSON; only a Kubernetes launcher reads it."""
-    warm: bool = False
+    warm_start: bool = False
     """Whether similar jobs follow soon, so that a launcher may fork them from a warm process."""
 
     @property

@@ -58,11 +58,11 @@ class Outbox:
     def begun(self) -> float:
         """When noting began: at the first call ever."""
         path = self.folder / "begun.json"
-        beginning = codec.read_if_there(path, BeginningOfNotices, FORMAT)
-        if beginning is None:
+        first_record = codec.read_if_there(path, BeginningOfNotices, FORMAT)
+        if first_record is None:
             codec.create_only(path, BeginningOfNotices(time.time()), FORMAT)
-            beginning = codec.read(path, BeginningOfNotices, FORMAT)
-        return beginning.at
+            first_record = codec.read(path, BeginningOfNotices, FORMAT)
+        return first_record.at
 
     def note(self, notice: Notice, now: float | None = None) -> bool:
         """Note a notice. Returns False if it was noted before."""

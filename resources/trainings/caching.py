@@ -43,7 +43,7 @@ class CachingLauncher:
 
     def submit(self, job: Job) -> None:
         self._known.pop(job.name, None)
-        self.launcher.submit(dataclasses.replace(job, warm=True) if self.is_recurring else job)
+        self.launcher.submit(dataclasses.replace(job, warm_start=True) if self.is_recurring else job)
 
     def poll(self, name: str) -> Status:
         """The status of the job at the time of the first call. Raises Unavailable."""

@@ -126,7 +126,7 @@ class IncidentReport:
     """Lines about GPUs and memory from the kernel logs of the nodes."""
     evidence: tuple[str, ...] = ()
     """Files in the incident's folder."""
-    lacking: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
     """Evidence that could not be collected, and why, by node."""
 
     @property
@@ -218,7 +218,7 @@ def report(
         todo=_todo(record.kind, facts) if state == WAITING else "",
         kernel=tuple(f"{manifest.node}: {line}" for manifest in manifests for line in manifest.kernel),
         evidence=tuple(f"{manifest.node}/{name}" for manifest in manifests for name in sorted(manifest.files)),
-        lacking={f"{manifest.node}: {what}": why for manifest in manifests for what, why in manifest.lacking.items()},
+        missing={f"{manifest.node}: {what}": why for manifest in manifests for what, why in manifest.missing.items()},
     )
 
 
@@ -281,7 +281,7 @@ def went_on(report: IncidentReport) -> str:
         return "the same ranks went on"
     if not report.resumed:
         return "nowhere yet" if report.state == RECOVERING else "nowhere"
-    return f"{Token.parse(report.resumed).words}{ran_on(report)}, claimed by {report.resumed_by}"
+    return f"{Token.parse(report.resumed).text}{ran_on(report)}, claimed by {report.resumed_by}"
 
 
 def ran_on(report: IncidentReport) -> str:
@@ -435,8 +435,8 @@ def _evidence_lines(store: TrainingStore, report: IncidentReport) -> str:
     parts += [_block(f"End of the log of {node}", log, LOG_LINES) for node, log in list(ends.items())[:NODES]]
     if report.kernel:
         parts.append("\n".join(["From the kernel logs:", "", *(f"- {line}" for line in report.kernel)]))
-    if report.lacking:
-        rows = [f"- {what}: {why}" for what, why in report.lacking.items()]
+    if report.missing:
+        rows = [f"- {what}: {why}" for what, why in report.missing.items()]
         parts.append("\n".join(["Missing evidence:", "", *rows]))
     return "\n\n".join(part for part in parts if part)
 

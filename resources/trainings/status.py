@@ -151,7 +151,7 @@ class TrainingSummary:
     incarnation: int
     nodes: tuple[str, ...]
     """The nodes of the newest incarnation."""
-    wanted: str
+    desired: str
     """run, stop, or empty."""
     why: str
     """Why it failed; otherwise who wants it to run or stop, and why."""
@@ -358,7 +358,7 @@ def _summary(store: TrainingStore, launcher: Launcher) -> TrainingSummary:
         checkpoint=checkpoint,
         incarnation=facts.incarnation,
         nodes=claim.nodes if claim else (),
-        wanted=desired.want if desired else "",
+        desired=desired.want if desired else "",
         why=why,
         since=since,
     )

@@ -34,7 +34,7 @@ from slipway.trainer.config.profiles import HardwareProfile
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.data import contents, snapshots
 from slipway.trainer.loading.needs import SnapshotReading, need_of_script
-from slipway.trainer.plan import asking, question, room
+from slipway.trainer.plan import plan_client, question, room
 from slipway.trainer.plan.question import Kernels, Question
 from slipway.trainer.plan.room import Room
 from slipway.trainer.plan.verdict import judge, may_not_fit
@@ -169,8 +169,8 @@ def _question(job: Job, config: Config, durable: Path, kernels: Kernels) -> Ques
 
 def _check_plan(job: Job, config: Config, plan_question: Question, where: Room, durable: Path) -> None:
     try:
-        measures = asking.ask(plan_question, durable / PLANS_FOLDER, MEASURE_SECONDS)
-    except asking.NotPlanned as error:
+        measures = plan_client.ask(plan_question, durable / PLANS_FOLDER, MEASURE_SECONDS)
+    except plan_client.NotPlanned as error:
         log.warning("%s: started without a plan: %s", job.name, error)
         return
     verdict = judge(plan_question, measures, where, config.storage)

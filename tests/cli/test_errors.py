@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
         (["xyz"], 2, "No such command 'xyz'; see `slipway --help`"),
         (["shows"], 2, "No such command 'shows'. Did you mean 'show', 'chaos'? See `slipway --help`"),
         (["stop"], 2, "Missing argument 'TRAINING'; see `slipway stop --help`"),
-        (["ls", "--color"], 2, "No such option: --colour; see `slipway ls --help`"),
+        (["ls", "--color"], 2, "No such option: --color; see `slipway ls --help`"),
         (["stop", "tiny"], 1, "running training tiny: found none that begins so, and there is none"),
         (["replay", "tiny"], 1, "tiny: found no step, expected TRAINING@STEP; slipway checkpoints list tiny"),
         (["replay", "tiny@x"], 1, "tiny@x: found the step 'x', expected TRAINING@STEP with a whole number"),

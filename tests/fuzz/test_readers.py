@@ -44,7 +44,7 @@ SWEEP_LOG = [
         "event": "budgeted", "at": 1.0, "trials": 2, "parallel": 1, "retries": 1, "failed_trials": 1,
         "by": events.RECIPE,
     },
-    {"event": "asked", "at": 1.0, "trial": 0, "parameters": {}, "until": 20},
+    {"event": "proposed", "at": 1.0, "trial": 0, "parameters": {}, "until": 20},
     {"event": "reported", "at": 1.0, "trial": 0, "step": 10, "value": 1.0},
     {"event": "ended", "at": 1.0, "trial": 0, "outcome": "completed", "value": 1.0, "reason": ""},
 ]  # fmt: skip

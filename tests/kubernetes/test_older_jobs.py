@@ -34,7 +34,7 @@ AS_WANTED_NOW = Job(
     environment={"SLIPWAY_INCARNATION": "2", "SLIPWAY_NEW_IN_THIS_VERSION": "1"},
     folder="/tmp",
     labels={"training": "train-7", "incarnation": "2"},
-    warm=True,
+    warm_start=True,
 )
 """The same job as this version asks for it: with what it knows more."""
 
@@ -101,4 +101,4 @@ def test_another_job_does_not_take_the_name_of_an_older_one(launcher: Kubernetes
 def test_the_order_of_an_older_job_is_the_job_with_defaults_for_what_is_new(kind: str):
     order, *_ = written(kind)
     order_job = document.job(parsing.value(order["data"][orders.JOB_FILE]))
-    assert order_job == dataclasses.replace(AS_WANTED_NOW, environment={"SLIPWAY_INCARNATION": "2"}, warm=False)
+    assert order_job == dataclasses.replace(AS_WANTED_NOW, environment={"SLIPWAY_INCARNATION": "2"}, warm_start=False)

@@ -129,7 +129,7 @@ def test_a_recipe_is_planned_without_torch():
     code = (
         "import sys; from pathlib import Path; from slipway.recipes.load import load;"
         "from slipway.recipes.plan import planned;"
-        "import slipway.trainer.plan.asking, slipway.trainer.plan.verdict, slipway.trainer.plan.verdict;"
+        "import slipway.trainer.plan.plan_client, slipway.trainer.plan.verdict, slipway.trainer.plan.verdict;"
         "planned(load(Path('recipes/examples'), {}), 'llama-70b', 'h200-32'); print('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=CODE, capture_output=True, text=True, timeout=280)

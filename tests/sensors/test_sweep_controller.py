@@ -16,7 +16,7 @@ from slipway.assets import keys
 from slipway.assets.sweeps.assets import current_subject, open_sweep
 from slipway.assets.sweeps.controller import Controller
 from slipway.assets.sweeps.decisions import closing
-from slipway.assets.sweeps.events import Asked, Ended, Started
+from slipway.assets.sweeps.events import Ended, Proposed, Started
 from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
@@ -138,7 +138,7 @@ def test_a_sweep_whose_controller_is_killed_is_finished_by_another(
     sweep = state(store)
     assert sweep.closed is not None and sweep.closed.outcome == "complete"
     events = store.read()
-    assert Counter(event.trial for event in events if isinstance(event, Asked)) == Counter(range(TRIALS))
+    assert Counter(event.trial for event in events if isinstance(event, Proposed)) == Counter(range(TRIALS))
     assert Counter(event.trial for event in events if isinstance(event, Ended)) == Counter(range(TRIALS))
     assert [started(trial) for trial in trials(store)] == [[1]] * TRIALS
     assert most_at_once(store) == PARALLEL
@@ -213,7 +213,7 @@ def begun(platform: Platform, store: SweepStore) -> TrainingStore:
     for node in platform.compute.names:
         platform.compute.fleet().mark_lost(node, "a test")
     parameters = {"optimizer.learning_rate": 0.01}
-    store.append(Asked(trial=0, parameters=parameters, until=100), Started(trial=0, job="a job", nodes=("node-0",)))
+    store.append(Proposed(trial=0, parameters=parameters, until=100), Started(trial=0, job="a job", nodes=("node-0",)))
     recipe = subject(platform).trial(parameters)
     described = specification(recipe, subject(platform).snapshot, platform.tiers)
     trial = trials_of(store).propose(described, run_policy(recipe), id=f"{store.sweep}.0")
@@ -247,7 +247,7 @@ def test_a_trial_without_a_last_value_ends_without_one(platform: Platform, store
 def test_a_trial_whose_parameters_the_recipe_does_not_accept_any_more_fails_alone(
     platform: Platform, store: SweepStore
 ):
-    store.append(Asked(trial=0, parameters={"optimizer.learning_rate": -1.0}, until=100))
+    store.append(Proposed(trial=0, parameters={"optimizer.learning_rate": -1.0}, until=100))
     ended = first_end(platform, store)
     assert ended.outcome == "failed" and "optimizer.learning_rate: found -1.0" in ended.reason
 
@@ -262,7 +262,7 @@ def test_a_trial_that_cannot_be_read_keeps_no_other_from_going_on(platform: Plat
         else:
             path.write_bytes(path.read_bytes().replace(b"1", b"2", 1))
     platform.compute.fleet().restore("node-1")
-    store.append(Asked(trial=1, parameters={"optimizer.learning_rate": -1.0}, until=100))
+    store.append(Proposed(trial=1, parameters={"optimizer.learning_rate": -1.0}, until=100))
 
     def look(sweep: SweepState) -> None:
         if sweep.trials[1].ended is not None:

@@ -10,7 +10,7 @@ import pytest
 from slipway.assets.sweeps import steering
 from slipway.assets.sweeps.assets import current_subject, open_sweep
 from slipway.assets.sweeps.controller import Controller
-from slipway.assets.sweeps.events import Asked, Closed, Decided, Event, Paused, Resumed
+from slipway.assets.sweeps.events import Closed, Decided, Event, Paused, Proposed, Resumed
 from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
@@ -34,7 +34,7 @@ def searched(platform: Platform, recipe: ModelRecipe | None = None, **changed: A
 
 
 def decisions(store: SweepStore) -> list[Event]:
-    return [event for event in store.read() if isinstance(event, Asked | Decided | Resumed | Closed)]
+    return [event for event in store.read() if isinstance(event, Proposed | Decided | Resumed | Closed)]
 
 
 def state(store: SweepStore) -> SweepState:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipway.assets.sweeps.events import Asked
+from slipway.assets.sweeps.events import Proposed
 from slipway.assets.sweeps.samplers import MODELS
 from slipway.assets.sweeps.study import STARTUP
 from tests.sensors.platform import Platform
@@ -25,7 +25,7 @@ def test_each_trial_trains_with_the_values_that_the_sampler_drew(platform: Platf
     space = LISTED if sampler == "grid" else NUMBERS
     drawn = STARTUP + 2  # so many that the samplers that learn draw from a model at last
     store, sweep = searched(platform, {"kind": "none"}, sampler=sampler, space=space, trial=SHORT, trials=drawn)
-    trial_events = of(store, Asked)
+    trial_events = of(store, Proposed)
     assert [event.trial for event in trial_events] == list(range(len(sweep.trials)))
     assert {trial_state.state for trial_state in sweep.trials.values()} == {"completed"}
     for event in trial_events:

@@ -8,7 +8,7 @@ import pytest
 
 from slipway.assets import keys
 from slipway.assets.sweeps.assets import current_subject, open_sweep
-from slipway.assets.sweeps.events import Asked, Event, Paused, Resumed, Started
+from slipway.assets.sweeps.events import Event, Paused, Proposed, Resumed, Started
 from slipway.assets.sweeps.state import SweepState
 from slipway.assets.sweeps.store import SweepStore
 from slipway.assets.sweeps.trials import trials_of
@@ -86,7 +86,7 @@ def test_trials_pause_at_rungs_and_the_best_of_them_go_on(platform: Platform, ki
     for event in paused:
         assert event.step in [commit.step for commit in trial(store, event.trial).commits()]
     # Where a trial waits, its job is over, unless it goes on at once in the same process.
-    starts_by_trial = Counter(event.trial for event in of(store, Asked))
+    starts_by_trial = Counter(event.trial for event in of(store, Proposed))
     assert starts_by_trial == Counter(range(TRIALS))
     for number, known in sweep.trials.items():
         kinds = exits(trial(store, number))

@@ -40,7 +40,7 @@ class DiagnosisManifest:
     ranks: tuple[RankSeen, ...]
     files: Mapping[str, int]
     """Bytes of each file."""
-    lacking: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
     """The missing evidence, with the reasons."""
     kernel: tuple[str, ...] = ()
     """The kernel's messages of the last minutes: Xids, and processes killed because memory ran out."""

@@ -159,12 +159,13 @@ class BatchJudge:
         self._tell(step, kind, reason, "left the batch out")
         return False
 
-    def _note(self, steps: Iterable[int], found_at: int, kind: str, reason: str) -> None:
+    def _note(self, steps: Iterable[int], detected_step: int, kind: str, reason: str) -> None:
         """Write the records and the events. Raises OSError, and fence.Superseded if another start decides now."""
         fence.check(self._store, self._token)
         for step in steps:
-            skipped_batches.note(self._store, SkippedBatch(step, found_at, kind, reason, str(self._token), time.time()))
-            self._record("skipped", step=step, found=found_at, kind=kind, reason=reason)
+            batch = SkippedBatch(step, detected_step, kind, reason, str(self._token), time.time())
+            skipped_batches.note(self._store, batch)
+            self._record("skipped", step=step, found=detected_step, kind=kind, reason=reason)
 
     def _tell(self, step: int, kind: str, reason: str, action: str) -> None:
         """Record an incident that the generation survives."""

@@ -77,7 +77,7 @@ class GenerationListener:
 
     def check(self) -> None:
         """Raises GenerationEnded if the generation is over and this rank stays."""
-        if self._end is not None and self._end.stay:
+        if self._end is not None and self._end.ranks_stay:
             raise GenerationEnded(self._end.reason)
 
     def meet(self, seconds: float) -> None:
@@ -109,7 +109,7 @@ class GenerationListener:
                 if self._end is None:
                     self._announce(error)
             self._wait_for_the_end(HEARD_SECONDS)
-            if self._end is None or not self._end.stay:
+            if self._end is None or not self._end.ranks_stay:
                 raise
             raise GenerationEnded(self._end.reason) from None
 
@@ -164,7 +164,7 @@ class GenerationListener:
         first_line = next(iter(str(error).splitlines()), type(error).__name__)
         node = os.environ.get("SLIPWAY_NODE", "local")
         reason = f"an exchange of rank {self._rank} failed: {first_line}"
-        end = End(node, KIND, reason, False, EXIT_CODE, time.time(), (self._rank,), (node,), stay=True)
+        end = End(node, KIND, reason, False, EXIT_CODE, time.time(), (self._rank,), (node,), ranks_stay=True)
         self._job.compare_set(key(self.generation, "end"), "", codec.encode(end).decode())
 
     def _wait_for_the_end(self, seconds: float) -> None:

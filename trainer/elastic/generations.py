@@ -121,7 +121,7 @@ class End:
     """The ranks that failed first, as far as they are known."""
     nodes: tuple[str, ...] = ()
     """The nodes of these ranks, as far as they are known."""
-    stay: bool = False
+    ranks_stay: bool = False
     """Whether healthy ranks stay in their processes and join the next generation from there."""
     joins: tuple[str, ...] = ()
     """New nodes for which the next generation waits, beside those of this one."""

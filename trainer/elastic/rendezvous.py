@@ -197,7 +197,7 @@ def underway(store: JobStore, own: Arrival, stays: bool) -> Members | None:
             reason = f"node {before} was {what}, and {own.node} is here in its place"
         at = time.time()
         joins = (own.node,)
-        end = End(own.node, kind, reason, store.has(STOPPING), 1, at, (), (before,), stay=stays, joins=joins)
+        end = End(own.node, kind, reason, store.has(STOPPING), 1, at, (), (before,), ranks_stay=stays, joins=joins)
         store.write_first(key(newest.generation, "end"), end)
     store.remove(f"{STOP_REQUESTED}/{own.node}")
     return newest

@@ -72,7 +72,9 @@ class ScaleUp:
     def admit(self, step: int) -> None:
         """Announce the end of the generation; rank 0 calls it. Raises RuntimeError if the store is gone."""
         node = self._environment.get("SLIPWAY_NODE", "local")
-        end = End(node, causes.GROWN, self.reason(step), False, 0, time.time(), stay=self._stays, joins=self._names)
+        end = End(
+            node, causes.GROWN, self.reason(step), False, 0, time.time(), ranks_stay=self._stays, joins=self._names
+        )
         generations.announce(end, self._environment)
 
     def close(self) -> None:
@@ -123,5 +125,7 @@ def leave_reason(nodes: tuple[str, ...], step: int) -> str:
 
 def let_go(nodes: tuple[str, ...], node: str, step: int, stays: bool) -> None:
     """End the generation of all ranks after this step; rank 0, on `node`, calls it. Raises RuntimeError."""
-    end = End(node, causes.STOP_REQUESTED, leave_reason(nodes, step), False, 0, time.time(), nodes=nodes, stay=stays)
+    end = End(
+        node, causes.STOP_REQUESTED, leave_reason(nodes, step), False, 0, time.time(), nodes=nodes, ranks_stay=stays
+    )
     generations.announce(end)

@@ -21,7 +21,7 @@ class SkippedBatch:
     """The reason for which the batch of a step is skipped."""
 
     step: int
-    found: int
+    detected_step: int
     """The step at which the reason was found: several batches may be skipped for one reason."""
     kind: str
     """Of `slipway.trainer.record.causes`."""
@@ -39,7 +39,7 @@ def note(store: Path, batch: SkippedBatch) -> bool:
 def read(store: Path) -> dict[int, int]:
     """The skipped steps, each with the step at which the reason was found. Raises OSError."""
     steps = [int(name) for name in files.names(store, files.SKIPPED) if name.isdigit()]
-    return {step: _found_at(store, step) for step in steps}
+    return {step: _detected_step(store, step) for step in steps}
 
 
 def copy(source: Path, target: Path, after: int) -> None:
@@ -54,7 +54,7 @@ def copy(source: Path, target: Path, after: int) -> None:
 
 def reasons(skipped: dict[int, int], step: int, within: int) -> list[int]:
     """The steps at which a reason to skip batches was found, among the last `within` steps up to `step`."""
-    return sorted({found_step for found_step in skipped.values() if step - within < found_step <= step})
+    return sorted({detected_step for detected_step in skipped.values() if step - within < detected_step <= step})
 
 
 def listed(steps: Iterable[int]) -> str:
@@ -66,6 +66,6 @@ def path(store: Path, step: int) -> Path:
     return files.named(store, files.SKIPPED, f"{step:09d}")
 
 
-def _found_at(store: Path, step: int) -> int:
+def _detected_step(store: Path, step: int) -> int:
     record = codec.read_if_whole(path(store, step), SkippedBatch, FORMAT)
-    return record.found if record else step
+    return record.detected_step if record else step

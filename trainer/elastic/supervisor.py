@@ -160,7 +160,7 @@ class Supervisor:
         if end.final:
             self._let_end()
         else:
-            survivors = self._end_ranks(self._staying(members) if end.stay else ())
+            survivors = self._end_ranks(self._staying(members) if end.ranks_stay else ())
             if survivors:
                 reason = f"processes of {self._node} cannot be killed: {survivors}"
                 end = End(self._node, causes.MACHINE, reason, final=True, code=1, at=time.time())
@@ -274,7 +274,7 @@ class Supervisor:
         final = self._stop.is_final(fault, members)
         stays = self._job.stays
         where = (fault.rank,), (fault.node or self._node,)
-        end = End(self._node, fault.kind, fault.reason, final, fault.code, time.time(), *where, stay=stays)
+        end = End(self._node, fault.kind, fault.reason, final, fault.code, time.time(), *where, ranks_stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
     def _announce_silent(self, members: Members, fault: verdict.RankFault, nodes: Sequence[str]) -> None:
@@ -289,7 +289,7 @@ class Supervisor:
         final = self._stop.ends(members)
         stays = self._job.stays
         where = tuple(members.ranks(node)), (node,)
-        end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), *where, stay=stays)
+        end = End(self._node, causes.DISRUPTED, reason, final, 1, time.time(), *where, ranks_stay=stays)
         self._store.write_first(key(members.generation, "end"), end)
 
     def _choose(self, arrived: Sequence[Arrival], before: Members | None) -> tuple[Arrival, ...]:
@@ -325,7 +325,7 @@ class Supervisor:
 
     def _note_recovery(self, before: Members, members: Members, last: End) -> None:
         """Record the incident that ended the generation before, and the moments of the recovery so far."""
-        how = "healthy ranks stayed" if last.stay else "the ranks were started anew"
+        how = "healthy ranks stayed" if last.ranks_stay else "the ranks were started anew"
         who = incident_records.divided(self._job.settings, before, members)
         action = f"generation {members.generation} in the same job: {how}{who}"
         incident_records.incident(self._job.store, before, last, self._budget.step, action)

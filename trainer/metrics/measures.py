@@ -91,7 +91,7 @@ class Verdict:
     bound: Bound
     share: float
     """The share of time that the bound takes; for memory, the share that is free."""
-    advice: str
+    recommendation: str
     """One sentence."""
 
 

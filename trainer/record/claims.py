@@ -33,7 +33,7 @@ class Token:
         return f"{self.incarnation:06d}.{self.generation:04d}"
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """For a person; with the generation if ranks were started anew inside the incarnation."""
         return f"incarnation {self.incarnation}" + (f", generation {self.generation}" if self.generation else "")
 

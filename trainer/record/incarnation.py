@@ -30,7 +30,7 @@ POLL_SECONDS = 0.05
 class Membership:
     """The ranks that use a token together."""
 
-    meeting: str
+    rendezvous: str
     """Where they meet."""
     ranks: int
 
@@ -76,7 +76,7 @@ def granted(store: Path, token: fence.Token, members: Membership, nodes: tuple[s
             if claim is None or claim.token != token:
                 raise
     path = files.named(store, files.MEMBERS, token)
-    if not codec.create_only(path, members) and codec.read(path, Membership).meeting != members.meeting:
+    if not codec.create_only(path, members) and codec.read(path, Membership).rendezvous != members.rendezvous:
         raise fence.Superseded(f"{token} is used by another job")
     fence.check(store, token)
 
@@ -111,7 +111,7 @@ def joined(store: Path) -> fence.Token:
             if token.incarnation != environment_token.incarnation:
                 continue
             members = codec.read_if_there(files.named(store, files.MEMBERS, name), Membership)
-            if members is not None and members.meeting == _rendezvous():
+            if members is not None and members.rendezvous == _rendezvous():
                 return token
         time.sleep(POLL_SECONDS)
     raise fence.Superseded(

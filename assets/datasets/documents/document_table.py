@@ -76,7 +76,7 @@ class DocumentTable:
 
     blake3: str
     rows: int
-    kept: int
+    kept_rows: int
 
 
 def path(durable: Path, blake3: str) -> Path:

@@ -67,13 +67,13 @@ def write(build: Build, plan: ImagePlan, index: Path, parent: images.ImageSnapsh
         known = _in_parent(parent, connection, build.durable)
         verified = VerifiedShards(build.durable, plan.dataset)
         pack = _Packing(build, connection, plan.images, index, names, known, verified)
-        phase = BuildPhase(build.log, "packing", plan.table.kept, "images")
+        phase = BuildPhase(build.log, "packing", plan.table.kept_rows, "images")
         splits = {split: pack.split(remaining_images(connection, table, split), phase) for split in SPLITS}
     snapshot = images.ImageSnapshot(
         dataset=plan.dataset,
         recipe=plan.recipe_sha256,
         source=plan.source,
-        documents={"blake3": plan.table.blake3, "rows": plan.table.rows, "kept": plan.table.kept},
+        documents={"blake3": plan.table.blake3, "rows": plan.table.rows, "kept": plan.table.kept_rows},
         height=plan.images.height,
         width=plan.images.width,
         channels=plan.images.channels,

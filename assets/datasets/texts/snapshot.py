@@ -57,7 +57,7 @@ def write(build: Build, plan: TextPlan, index: Path, parent: shards.TextSnapshot
     table = document_table.path(build.durable, plan.table.blake3)
     located = tokens.in_parent(build, parent)
     located = tokens.encode_missing(build, located, table, index, plan.tokenizer.sha256)
-    packing_all, splits = BuildPhase(build.log, "packing", plan.table.kept, "documents"), {}
+    packing_all, splits = BuildPhase(build.log, "packing", plan.table.kept_rows, "documents"), {}
     for split in SPLITS:
         with document_table.connect(build.scratch) as connection:
             rows = _ordered(connection, table, split, located)
@@ -66,7 +66,7 @@ def write(build: Build, plan: TextPlan, index: Path, parent: shards.TextSnapshot
         dataset=plan.dataset,
         recipe=plan.recipe_sha256,
         source=plan.source,
-        documents={"blake3": plan.table.blake3, "rows": plan.table.rows, "kept": plan.table.kept},
+        documents={"blake3": plan.table.blake3, "rows": plan.table.rows, "kept": plan.table.kept_rows},
         tokenizer=plan.tokenizer,
         dtype=plan.tokenizer.dtype,
         splits=splits,

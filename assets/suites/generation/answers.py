@@ -58,7 +58,7 @@ class TaskFigures:
     """The mean of each metric over the examples."""
     table: str
     """BLAKE3 of the examples' file."""
-    asked: int = 0
+    requested_examples: int = 0
     """The requested number of examples; a task may have fewer. 0 if an earlier version of Slipway measured."""
 
 
@@ -81,7 +81,7 @@ def keep(
         examples=len({row.example for row in rows}),
         metrics={name: statistics.fmean(row.value for row in rows if row.metric == name) for name in names},
         table=digest.of_bytes(data),
-        asked=question_count,
+        requested_examples=question_count,
     )
     atomic.create_only(folder / f"{figures.table}.parquet", data)
     codec.replace(folder / f"{task}.json", figures, FORMAT)
@@ -92,7 +92,7 @@ def known(durable: Path, manifest: str, task: str, question_count: int) -> TaskF
     """The stored results with as many examples; None if there are none, or their examples are gone or damaged."""
     figures = codec.read_if_whole(durable / FOLDER / manifest / f"{task}.json", TaskFigures, FORMAT)
     try:
-        if figures is not None and figures.asked == question_count and _data(durable, figures):
+        if figures is not None and figures.requested_examples == question_count and _data(durable, figures):
             return figures
         return None
     except (OSError, ValueError):

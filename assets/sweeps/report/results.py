@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from slipway.assets.sweeps import lineage, ranking
-from slipway.assets.sweeps.events import Asked, Ended, Event, Paused, Started
+from slipway.assets.sweeps.events import Ended, Event, Paused, Proposed, Started
 from slipway.assets.sweeps.full_scale_choice import WRITTEN, choose
 from slipway.assets.sweeps.ranking import RungAgreement
 from slipway.assets.sweeps.report import compared, importance, rungs
@@ -141,7 +141,7 @@ def rank_seconds(log: Iterable[Event], ranks_per_node: int) -> dict[int, float]:
     for event in log:
         last = max(last, event.at)
         match event:
-            case Asked(trial=trial):
+            case Proposed(trial=trial):
                 spent.setdefault(trial, 0.0)
             case Started(trial=trial, nodes=nodes, at=at):
                 running.setdefault(trial, (at, len(nodes) * ranks_per_node))  # an adoption logs Started again

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from slipway.assets.sweeps import draws
 from slipway.assets.sweeps.draws import Mutation
-from slipway.assets.sweeps.events import Asked, Decided, Resumed
+from slipway.assets.sweeps.events import Decided, Proposed, Resumed
 from slipway.assets.sweeps.state import SweepState, Trial
 from slipway.recipes.search_space import SearchSpace
 
@@ -46,7 +46,7 @@ class PopulationRules:
                 return Decided(trial=trial.number, step=step, verdict="stop" if stops else "go on")
         return None
 
-    def go_on(self, sweep: SweepState) -> Resumed | Asked | None:
+    def go_on(self, sweep: SweepState) -> Resumed | Proposed | None:
         """The children come first, because their parents must not continue past the commit before them."""
         step = next((trial.paused_at for trial in sweep.paused if _goes_on(sweep, trial)), None)
         if step is None:
@@ -60,7 +60,7 @@ class PopulationRules:
             parent = parents[random.randrange(len(parents))]
             changed = draws.mutated(self.space, parent.parameters, self.mutation, random)
             until = self.until(len(sweep.trials), step)
-            return Asked(trial=len(sweep.trials), parameters=changed, until=until, parent=parent.number, step=step)
+            return Proposed(trial=len(sweep.trials), parameters=changed, until=until, parent=parent.number, step=step)
         first = min(best, key=lambda trial: trial.number)
         return Resumed(trial=first.number, until=self.until(first.number, step))
 

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from slipway.assets.sweeps.events import Asked, Decided, Resumed
+from slipway.assets.sweeps.events import Decided, Proposed, Resumed
 from slipway.assets.sweeps.state import SweepState
 
 
@@ -15,6 +15,6 @@ class SweepScheduler(Protocol):
     def judge(self, sweep: SweepState) -> Decided | None:
         """The first due verdict, whether a slot is free or not."""
 
-    def go_on(self, sweep: SweepState) -> Resumed | Asked | None:
+    def go_on(self, sweep: SweepState) -> Resumed | Proposed | None:
         """The trial that continues in a free slot, or a child that starts from another's commit; None if a new trial
         is better, or if there is no such trial."""

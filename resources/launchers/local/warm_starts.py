@@ -45,7 +45,7 @@ class WarmStarts:
 
     def start(self, folder: JobFolder, order: LocalOrder, code: Path) -> bool:
         """Start a warm job with a single rank. Returns whether it has a keeper now."""
-        if not (order.job.warm and order.job.is_lone and is_supervised(order.job)):
+        if not (order.job.warm_start and order.job.is_lone and is_supervised(order.job)):
             return False
         threads = rank_environment(order.job, order.node_cores, os.environ)[THREADS]
         for _ in range(2):  # an idle server may have ended

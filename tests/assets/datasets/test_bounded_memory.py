@@ -44,10 +44,10 @@ class Texts:
             ["".join(self._random.choice(letters, length)) for length in 2 + np.arange(20_000) % 8]
         )
 
-    def some(self, count: int, words: int = 350) -> list[str]:
+    def some(self, count: int, length: int = 350) -> list[str]:
         """So many texts; 350 words are about 2 kB."""
         return [
-            " ".join(self._vocabulary[(20_000 * self._random.random(words) ** 3).astype(int)]) for _ in range(count)
+            " ".join(self._vocabulary[(20_000 * self._random.random(length) ** 3).astype(int)]) for _ in range(count)
         ]
 
 
@@ -78,7 +78,7 @@ def write_short_documents(folder: Path, count: int, in_a_file: int = 20_000) -> 
     """Lines of 12 words each."""
     texts = Texts()
     for number in range(count // in_a_file):
-        some = texts.some(in_a_file, words=12)
+        some = texts.some(in_a_file, length=12)
         write_file(folder / f"{number}.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in some))
 
 

@@ -171,7 +171,7 @@ def test_a_file_that_breaks_off_is_counted_among_files_however_many_documents_ot
 
 def test_a_description_of_the_table_is_plain_values(corpus, durable):
     table = document_table.DocumentTable(**steps.make_documents(recipe_for(corpus), durable).result)
-    assert (table.rows, table.kept) == (60, 60)
+    assert (table.rows, table.kept_rows) == (60, 60)
     assert document_table.DocumentTable(**dataclasses.asdict(table)) == table
 
 

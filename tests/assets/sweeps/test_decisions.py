@@ -9,12 +9,12 @@ from slipway.assets.sweeps import decisions
 from slipway.assets.sweeps.actions import Continue, Pause, Start, Stop, next_actions
 from slipway.assets.sweeps.decisions import closing
 from slipway.assets.sweeps.events import (
-    Asked,
     Closed,
     Decided,
     Ended,
     Event,
     Paused,
+    Proposed,
     Reported,
     Resumed,
     Retried,
@@ -46,7 +46,7 @@ def decide(sweep: SweepState) -> list[Event]:
 
 def after(*events: Event, **plan: Any) -> SweepState:
     """A sweep in which trials 0, 1, ... were asked and started, then these events."""
-    proposed = [event for event in decide(fold(begun(**plan))) if isinstance(event, Asked)]
+    proposed = [event for event in decide(fold(begun(**plan))) if isinstance(event, Proposed)]
     started = [Started(trial=proposal.trial, job=f"job-{proposal.trial}", nodes=("a",)) for proposal in proposed]
     return fold([*begun(**plan), *proposed, *started, *events])
 
@@ -66,7 +66,7 @@ def no_run(parameters: Parameters, step: int) -> float | None:
 def test_as_many_trials_as_may_be_parallel_are_asked_and_started():
     sweep = fold(begun(parallel=3))
     events = decide(sweep)
-    assert [event.trial for event in events if isinstance(event, Asked)] == [0, 1, 2]
+    assert [event.trial for event in events if isinstance(event, Proposed)] == [0, 1, 2]
     sweep = fold([*begun(parallel=3), *events])
     assert next_actions(sweep) == [Start(number, 0, dict(sweep.trials[number].parameters), 9) for number in range(3)]
 
@@ -112,7 +112,7 @@ def test_a_stopped_trial_counts_as_running_until_it_has_ended():
     sweep = after(reported(0, 1, None), Decided(trial=0, step=1, verdict="stop"))
     assert decide(sweep) == []
     (proposal,) = decide(sweep.after(Ended(trial=0, outcome="stopped")))
-    assert isinstance(proposal, Asked)
+    assert isinstance(proposal, Proposed)
     assert proposal.trial == 3
 
 
@@ -218,7 +218,7 @@ def test_a_trial_goes_to_its_first_rung_and_goes_on_from_there_when_it_is_among_
         sweep = sweep.after(reported(number, 1, value), Paused(trial=number, step=1))
     resumed, *proposals = decide(sweep)
     assert resumed == Resumed(trial=1, until=3)
-    assert [event.trial for event in proposals if isinstance(event, Asked)] == [3, 4]
+    assert [event.trial for event in proposals if isinstance(event, Proposed)] == [3, 4]
     assert Continue(1, 0, 1, 3) in next_actions(sweep.after(resumed))
 
 
@@ -227,7 +227,7 @@ def test_where_draws_learn_nothing_from_trials_all_come_to_their_first_rung_befo
     for number, value in enumerate((3.0, 1.0, 2.0)):
         sweep = sweep.after(reported(number, 1, value), Paused(trial=number, step=1))
     proposal, resumed, *more = decide(sweep)
-    assert isinstance(proposal, Asked) and proposal.trial == 3
+    assert isinstance(proposal, Proposed) and proposal.trial == 3
     assert resumed == Resumed(trial=1, until=3) and not more
 
 
@@ -265,7 +265,7 @@ def test_a_goal_ends_the_sweep_with_the_trial_that_reached_it():
 def test_a_budget_that_asks_for_more_reopens_a_sweep_that_was_complete():
     sweep = fold(log_of(*begun(trials=3), power_law))
     (proposal,) = decide(sweep.after(budgeted(trials=4)))
-    assert isinstance(proposal, Asked)
+    assert isinstance(proposal, Proposed)
     assert proposal.trial == 3
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from slipway.assets.sweeps.decisions import closing
-from slipway.assets.sweeps.events import Asked, Decided, Ended, Event, Paused, Reported, Started
+from slipway.assets.sweeps.events import Decided, Ended, Event, Paused, Proposed, Reported, Started
 from slipway.assets.sweeps.full_scale_choice import FullScaleChoice, choose
 from slipway.assets.sweeps.state import fold
 from tests.assets.sweeps.simulation import budgeted, opened
@@ -20,7 +20,7 @@ def trial(number: int, parameters: Mapping[str, float], values: Mapping[int, flo
     """A trial that trained to its last value, and completed at step 9, or was stopped before."""
     last = max(values)
     reports = [Reported(trial=number, step=step, value=value) for step, value in values.items()]
-    begun = [Asked(trial=number, parameters=parameters, until=9, **fields), Started(trial=number, job="", nodes=())]
+    begun = [Proposed(trial=number, parameters=parameters, until=9, **fields), Started(trial=number, job="", nodes=())]
     if last == 9:
         return [*begun, *reports, Ended(trial=number, outcome="completed", value=values[last])]
     stopped = [Decided(trial=number, step=last, verdict="stop"), Ended(trial=number, outcome="stopped")]

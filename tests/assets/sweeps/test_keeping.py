@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from slipway.assets.sweeps.decisions import closing
-from slipway.assets.sweeps.events import Asked, Decided, Ended, Event, Paused, Reported, Started
+from slipway.assets.sweeps.events import Decided, Ended, Event, Paused, Proposed, Reported, Started
 from slipway.assets.sweeps.keeping import keep_the_best
 from slipway.assets.sweeps.state import SweepState, fold
 from slipway.assets.sweeps.trials import BY, SweepTrials
@@ -22,7 +22,7 @@ FILES = {"model": b"weights", "progress.json": b'{"step": 3}'}
 
 def stopped_at(number: int, step: int, value: float) -> list[Event]:
     return [
-        Asked(trial=number, parameters={}, until=9),
+        Proposed(trial=number, parameters={}, until=9),
         Started(trial=number, job="", nodes=()),
         Reported(trial=number, step=step, value=value),
         Paused(trial=number, step=step),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slipway.assets.sweeps.events import Asked, Event, Reported
+from slipway.assets.sweeps.events import Event, Proposed, Reported
 from slipway.assets.sweeps.ranking import ENOUGH, agreement, spearman, warning
 from slipway.assets.sweeps.state import SweepState, fold
 from tests.assets.sweeps.simulation import begun
@@ -14,7 +14,7 @@ def ranked(*values: tuple[float | None, ...]) -> SweepState:
     """A sweep whose trials reported these values at the rungs 1 and 3 and at their last step, as far as they came."""
     log: list[Event] = []
     for number, of_trial in enumerate(values):
-        log.append(Asked(trial=number, parameters={}, until=9))
+        log.append(Proposed(trial=number, parameters={}, until=9))
         steps = zip((1, 3, 9), of_trial, strict=False)
         log += [Reported(trial=number, step=step, value=value) for step, value in steps]
     return fold([*begun(), *log])

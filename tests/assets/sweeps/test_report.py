@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from slipway.assets.sweeps.events import Asked, Ended, Event, Paused, Reported, Resumed, Started
+from slipway.assets.sweeps.events import Ended, Event, Paused, Proposed, Reported, Resumed, Started
 from slipway.assets.sweeps.report.compared import compared
 from slipway.assets.sweeps.report.importance import importance
 from slipway.assets.sweeps.report.page import BEST, html
@@ -76,7 +76,7 @@ def test_the_rank_hours_of_the_rungs_are_those_of_the_trials(sweep_report: Sweep
 
 def test_a_trial_holds_its_ranks_from_each_start_to_its_pause_or_its_end():
     events = [
-        Asked(trial=0, parameters={}, until=3, at=100.0),
+        Proposed(trial=0, parameters={}, until=3, at=100.0),
         Started(trial=0, job="a", nodes=("x", "y"), at=110.0),
         Paused(trial=0, step=3, at=130.0),
         Resumed(trial=0, until=9, at=500.0),
@@ -262,9 +262,9 @@ def test_a_copy_is_compared_by_the_reports_of_the_trial_that_it_continues_too():
     begun_by = [(0, 3.0), (1, 2.0)]
     log: list[Event] = [opened(scheduler={"kind": "population", "every": 3}, written={}), budgeted(trials=2)]
     for number, value in begun_by:
-        log += [Asked(trial=number, parameters={}, until=3), Started(trial=number, job="", nodes=("a",))]
+        log += [Proposed(trial=number, parameters={}, until=3), Started(trial=number, job="", nodes=("a",))]
         log += [Reported(trial=number, step=3, value=value), Paused(trial=number, step=3)]
-    log += [Ended(trial=0, outcome="stopped"), Asked(trial=2, parameters={}, until=6, parent=1, step=3)]
+    log += [Ended(trial=0, outcome="stopped"), Proposed(trial=2, parameters={}, until=6, parent=1, step=3)]
     log += [Started(trial=2, job="", nodes=("a",)), Reported(trial=2, step=6, value=1.0)]
     copy_report = report(fold(log), log, 1)
     assert copy_report.best_trial == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slipway.assets.sweeps.events import Asked, Closed, Decided, Ended, Event, Resumed, Retried, record
+from slipway.assets.sweeps.events import Closed, Decided, Ended, Event, Proposed, Resumed, Retried, record
 from slipway.assets.sweeps.state import Parameters
 from slipway.assets.sweeps.store import EVENTS, SweepStore
 from slipway.trainer.base import journal
@@ -14,7 +14,7 @@ from tests.assets.sweeps.simulation import SCHEDULERS, CrashError, begun, contin
 
 pytestmark = pytest.mark.pure
 
-DECISIONS = (Asked, Decided, Resumed, Retried, Closed)
+DECISIONS = (Proposed, Decided, Resumed, Retried, Closed)
 
 
 def fragile(parameters: Parameters, step: int) -> float | None:
@@ -51,7 +51,7 @@ def log_killed_at(folder: Path, events: list[Event], index: int) -> SweepStore:
 def test_the_simulated_sweeps_have_every_kind_of_decision():
     logs = {name: log_of_scheduler(name) for name in SCHEDULERS}
     assert {type(event) for log in logs.values() for event in log} >= {*DECISIONS}
-    assert any(event.parent is not None for event in logs["population"] if isinstance(event, Asked))
+    assert any(event.parent is not None for event in logs["population"] if isinstance(event, Proposed))
 
 
 def test_a_sweep_killed_46_times_with_torn_tails_decides_the_same(tmp_path, undisturbed):
@@ -80,7 +80,7 @@ def test_a_sweep_killed_again_and_again_neither_loses_nor_repeats_a_trial(tmp_pa
                 log.write(journal.frame(record(undisturbed[following]))[: following % 20])
     events = store.read()
     assert [record(event) | {"at": 0} for event in events] == [record(event) | {"at": 0} for event in undisturbed]
-    proposals = Counter(event.trial for event in events if isinstance(event, Asked))
+    proposals = Counter(event.trial for event in events if isinstance(event, Proposed))
     assert set(proposals.values()) == {1}
     attempts = Counter(event.trial for event in events if isinstance(event, Retried))
     assert Counter(event.trial for event in events if isinstance(event, Ended)) == {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from slipway.assets.sweeps.events import Asked, Ended, Reported
+from slipway.assets.sweeps.events import Ended, Proposed, Reported
 from slipway.assets.sweeps.samplers import TrialSampler
 from slipway.assets.sweeps.state import Parameters, SweepState, fold
 from tests.assets.sweeps.simulation import begun
@@ -49,7 +49,7 @@ def searched(state: SweepState, trials: int, sampler: TrialSampler | None = None
     for number in range(trials):
         parameters = keeps.parameters(state)
         assert parameters is not None
-        state = state.after(Asked(trial=number, parameters=parameters, until=9))
+        state = state.after(Proposed(trial=number, parameters=parameters, until=9))
         if number >= 3:
             value = loss(state.trials[number - 3].parameters)
             state = state.after(
@@ -133,7 +133,7 @@ def test_every_trial_fits_the_constraints(sampler):
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
 def test_where_hardly_anything_fits_the_constraints_there_is_no_further_trial(sampler):
     state = sweep(sampler, constraints=("optimizer.weight_decay < 1e-7",))
-    state = state.after(Asked(trial=0, parameters=WRITTEN, until=9))
+    state = state.after(Proposed(trial=0, parameters=WRITTEN, until=9))
     assert TrialSampler().parameters(state) is None
 
 
@@ -152,5 +152,5 @@ def searched_freely(state: SweepState, trials: int) -> SweepState:
         parameters = sampler.parameters(state)
         assert parameters is not None
         ended = Ended(trial=number, outcome="completed", value=float(number))
-        state = state.after(Asked(trial=number, parameters=parameters, until=9), ended)
+        state = state.after(Proposed(trial=number, parameters=parameters, until=9), ended)
     return state

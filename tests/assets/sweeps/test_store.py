@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from slipway.assets.sweeps.events import Asked, Opened, Reported, finite_or_none, parse, record
+from slipway.assets.sweeps.events import Opened, Proposed, Reported, finite_or_none, parse, record
 from slipway.assets.sweeps.state import fold
 from slipway.assets.sweeps.store import EVENTS, SweepStore, sweep_id, sweeps
 from slipway.trainer.base import journal, lock
@@ -72,10 +72,10 @@ def test_an_incomplete_last_event_loses_no_other_event(tmp_path):
     store = SweepStore(tmp_path)
     store.append(opened())
     with open(tmp_path / EVENTS, "ab") as log:
-        log.write(journal.frame(record(Asked(trial=0, parameters={}, until=9)))[:-3])
+        log.write(journal.frame(record(Proposed(trial=0, parameters={}, until=9)))[:-3])
     assert store.read() == [opened()]
-    store.append(Asked(trial=0, parameters={"run.seed": 1}, until=9))
-    assert store.read() == [opened(), Asked(trial=0, parameters={"run.seed": 1}, until=9)]
+    store.append(Proposed(trial=0, parameters={"run.seed": 1}, until=9))
+    assert store.read() == [opened(), Proposed(trial=0, parameters={"run.seed": 1}, until=9)]
 
 
 def test_values_that_json_does_not_have_become_none(tmp_path):
@@ -108,7 +108,7 @@ def test_a_log_of_another_version_is_refused(line):
 
 def test_a_log_begins_with_the_event_opened():
     with pytest.raises(ValueError, match="expected the events opened and budgeted"):
-        fold([Asked(trial=0, parameters={}, until=9)])
+        fold([Proposed(trial=0, parameters={}, until=9)])
     assert isinstance(fold(begun()).plan, Opened)
 
 
@@ -129,8 +129,8 @@ def test_a_sweep_that_two_processes_open_at_one_moment_is_open_once(tmp_path):
 
 def test_a_sweep_that_an_earlier_version_opened_twice_can_be_read(tmp_path):
     store = SweepStore(tmp_path)
-    store.append(*begun(), Asked(trial=0, parameters={}, until=9), opened())
-    assert store.state() == fold([*begun(), Asked(trial=0, parameters={}, until=9)])
+    store.append(*begun(), Proposed(trial=0, parameters={}, until=9), opened())
+    assert store.state() == fold([*begun(), Proposed(trial=0, parameters={}, until=9)])
 
 
 def test_an_event_that_cannot_follow_is_refused_in_words(tmp_path):

@@ -31,4 +31,4 @@ def test_a_job_that_others_follow_is_submitted_as_one(lab: Lab, is_warm: bool):
     assert control.advance(store, BY) is Action.CLAIM
     with pytest.raises(Unavailable):
         control.advance(store, BY)
-    assert [job.warm for job in launcher.jobs] == [is_warm]
+    assert [job.warm_start for job in launcher.jobs] == [is_warm]

@@ -94,7 +94,7 @@ class SeenRank:
 def seen_rank(manifests: list[folder.DiagnosisManifest], pid: int) -> SeenRank:
     """The rank of this process."""
     [only] = [
-        SeenRank(rank, manifest.node, manifest.lacking)
+        SeenRank(rank, manifest.node, manifest.missing)
         for manifest in manifests
         for rank in manifest.ranks
         if rank.pid == pid

@@ -107,8 +107,8 @@ def test_a_missing_file_is_no_record_and_a_damaged_one_is_an_error(tmp_path: Pat
         ({"format": "slipway.flight/2"}, "field format: found 'slipway.flight/2', expected 'slipway.flight/1'"),
         ({"number": "7"}, "field number: found '7', expected a whole number"),
         ({"number": True}, "field number: found True, expected a whole number"),
-        ({"wings": [{"span": 1.0}]}, "field wings.0.colour: missing"),
-        ({"wings": [{"span": 1.0, "color": "green"}]}, "field wings.0.colour: found 'green', expected one of 'red'"),
+        ({"wings": [{"span": 1.0}]}, "field wings.0.color: missing"),
+        ({"wings": [{"span": 1.0, "color": "green"}]}, "field wings.0.color: found 'green', expected one of 'red'"),
         ({"wings": {}}, "field wings: found {}, expected a list"),
         ({"kind": "balloon"}, "field kind: found 'balloon', expected one of 'glider', 'jet'"),
         ({"speeds": {"top": "fast"}}, "field speeds.top: found 'fast', expected a number"),
@@ -148,7 +148,7 @@ def test_no_changed_byte_gives_another_mapping() -> None:
 
 
 def test_a_file_of_an_earlier_version_has_no_checksum_and_is_read() -> None:
-    assert codec.decode(Wing, b'{"span": 1.0, "colour": "red"}', "wing.json") == Wing(1.0, Color.RED)
+    assert codec.decode(Wing, b'{"span": 1.0, "color": "red"}', "wing.json") == Wing(1.0, Color.RED)
 
 
 def test_a_whole_record_of_another_format_is_distinguished_from_a_damaged_one() -> None:

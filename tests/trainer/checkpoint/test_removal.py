@@ -189,7 +189,11 @@ def test_a_node_copies_the_newest_step_to_the_durable_tier_before_it_clears_its_
     newer = [committed(home, step, "nvme") for step in (10, 15)]
     ended(home)
     done = nvme.clear(home / "nvme", home / "durable", home / "tiny")
-    assert (done.copied, sorted(done.removed), done.kept) == ([newer[1].name], [commit.name for commit in newer], {})
+    assert (done.copied, sorted(done.removed), done.retained) == (
+        [newer[1].name],
+        [commit.name for commit in newer],
+        {},
+    )
     assert not (home / "nvme" / UNDER).exists()
     assert there(home) == [5, 15]
     assert replicas.holders(home / "tiny", fence.commits(home / "tiny"))[newer[1].name] == ("durable",)
@@ -218,7 +222,7 @@ def test_a_node_clears_nothing_of_a_training_that_was_started_again(home: Path):
     committed(home, 10, "nvme")
     ended(home)
     fence.claim(home / "tiny", Token(2), nodes=(), cause="a test", by="test")
-    assert "has not ended" in "".join(nvme.clear(home / "nvme", home / "durable", home / "tiny").kept.values())
+    assert "has not ended" in "".join(nvme.clear(home / "nvme", home / "durable", home / "tiny").retained.values())
     assert there(home, "nvme") == [10]
 
 
@@ -236,7 +240,7 @@ def test_nodes_that_have_a_commit_together_copy_it_together_before_they_clear_th
     fence.commit(home / "tiny", commit)
     ended(home)
     first = nvme.clear(home / "nvme", home / "durable", home / "tiny")
-    assert first.copied == first.removed == [] and list(first.kept) == [commit.name]
+    assert first.copied == first.removed == [] and list(first.retained) == [commit.name]
     second = nvme.clear(home / "other", home / "durable", home / "tiny")
     assert second.copied == second.removed == [commit.name]
     assert verification.read_files(home / "durable" / folder, manifest) == files

@@ -77,7 +77,7 @@ def test_a_rank_that_cannot_answer_costs_no_more_than_the_time_there_is_and_is_s
     assert collection.collect(node, ID, "a test", 1.0)
     diagnosis = manifest(node)
     assert diagnosis.ranks[0].state == "stopped"
-    assert diagnosis.lacking["stacks of rank 0"] == "it is stopped, and cannot write"
+    assert diagnosis.missing["stacks of rank 0"] == "it is stopped, and cannot write"
 
 
 def test_a_process_that_would_die_of_the_signal_is_left_alone(node: DiagnosedNode):
@@ -85,7 +85,7 @@ def test_a_process_that_would_die_of_the_signal_is_left_alone(node: DiagnosedNod
         assert node.stacks is not None
         (node.stacks / f"0.00000.{sleeping.pid}").touch()
         assert collection.collect(node, ID, "a test", 0.5)
-        assert manifest(node).lacking["stacks of rank 0"] == "it has no handler for the signal"
+        assert manifest(node).missing["stacks of rank 0"] == "it has no handler for the signal"
         assert sleeping.poll() is None
         sleeping.kill()
 
@@ -100,7 +100,7 @@ def test_a_source_that_hangs_is_lacking_and_keeps_no_other_back(node: DiagnosedN
     monkeypatch.setattr(health, "parts", lambda disks: {**real(disks), "a slow tool": slow})
     assert collection.collect(node, ID, "a test", 0.5)
     diagnosis = manifest(node)
-    assert diagnosis.lacking["a slow tool"] == "it took longer than the time there was"
+    assert diagnosis.missing["a slow tool"] == "it took longer than the time there was"
     assert "MemTotal" in folder.text(node.store, ID, "node-0", "health.txt")
 
 
@@ -110,7 +110,7 @@ def test_a_tool_that_is_not_there_is_said_to_be_lacking(node: DiagnosedNode, mon
 
     monkeypatch.setattr(health, "parts", lambda disks: {"gpus": missing})
     assert collection.collect(node, ID, "a test", 0.5)
-    assert manifest(node).lacking["gpus"] == "nvidia-smi is not installed"
+    assert manifest(node).missing["gpus"] == "nvidia-smi is not installed"
 
 
 def test_the_evidence_of_a_node_has_a_size_and_the_largest_file_is_left_out():

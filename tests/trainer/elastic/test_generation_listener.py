@@ -51,7 +51,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 
 def say_that_it_is_over(job: TCPStore, generation: int = 0, survivors_stay: bool = True) -> None:
-    end = End("c", "killed", "rank 2 was killed", final=not survivors_stay, code=137, at=0.0, stay=survivors_stay)
+    end = End("c", "killed", "rank 2 was killed", final=not survivors_stay, code=137, at=0.0, ranks_stay=survivors_stay)
     job.set(key(generation, "end"), codec.encode(end).decode())
 
 

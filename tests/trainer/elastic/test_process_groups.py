@@ -68,7 +68,7 @@ def groups(job: TCPStore) -> Iterator[ProcessGroups]:
 
 def end_generation(job: TCPStore) -> None:
     """Say that generation 0 is over, and who takes part in the next one; the groups are gone then."""
-    end = End("b", causes.DISRUPTED, "node b is lost", final=False, code=1, at=0.0, stay=True)
+    end = End("b", causes.DISRUPTED, "node b is lost", final=False, code=1, at=0.0, ranks_stay=True)
     job.set(key(0, "end"), codec.encode(end).decode())
     job.set(key(1, "members"), codec.encode(Members(1, 1, (Arrival("a", 0, 1, ""),), at=0.0)).decode())
     until(lambda: not dist.is_initialized(), "the end of the exchanges", SECONDS)

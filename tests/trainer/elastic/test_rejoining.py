@@ -44,7 +44,12 @@ def test_a_node_that_is_back_ends_the_generation_that_it_was_a_part_of(store: Jo
     members = running(store, A, B)
     assert rendezvous.underway(store, B, stays=True) == members
     end = ended(store)
-    assert end is not None and (end.kind, end.nodes, end.joins, end.stay) == (causes.DISRUPTED, ("b",), ("b",), True)
+    assert end is not None and (end.kind, end.nodes, end.joins, end.ranks_stay) == (
+        causes.DISRUPTED,
+        ("b",),
+        ("b",),
+        True,
+    )
     assert end.reason == "node b was lost, and is back"
     assert not store.has(f"{LOST}/b")
 

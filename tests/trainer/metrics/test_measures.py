@@ -44,8 +44,8 @@ def test_a_training_that_only_computes_is_bound_by_computing():
 
 
 def test_computing_far_below_the_peak_comes_with_advice():
-    assert "31% of its peak: try bf16, layout.compile" in verdict(window(mfu=0.31)).advice
-    assert verdict(window(mfu=0.45)).advice == verdict(window()).advice
+    assert "31% of its peak: try bf16, layout.compile" in verdict(window(mfu=0.31)).recommendation
+    assert verdict(window(mfu=0.45)).recommendation == verdict(window()).recommendation
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_the_verdict_names_the_part_that_takes_the_time(
 ):
     judgement = verdict(window(**changed))  # type: ignore[arg-type]
     assert judgement.bound == bound and judgement.share == pytest.approx(share)
-    assert judgement.advice.startswith(sentence)
+    assert judgement.recommendation.startswith(sentence)
 
 
 def test_the_verdict_names_the_part_that_exceeds_its_share_by_most():

@@ -69,7 +69,7 @@ class Cleared:
     removed: list[str]
     copied: list[str]
     """To the durable tier, before the removal."""
-    kept: dict[str, str]
+    retained: dict[str, str]
     """With the reasons."""
 
 
@@ -92,7 +92,7 @@ def clear(nvme: Path, durable: Path, store: Path) -> Cleared:
         folder = f"{under}/{name}"
         why = why_not_over(store) or _withdraw_covered(store, name) or Remover(store, NVME, tier).remove(folder)
         if why:
-            done.kept[name] = why
+            done.retained[name] = why
         else:
             done.removed.append(name)
     if not tier.folders(under) and not why_not_over(store):

@@ -56,7 +56,7 @@ class RemovalPlan:
     withdrawn: tuple[tuple[str, Commit], ...]
     """(tier, commit)"""
     pruned: tuple[Commit, ...]
-    kept: Mapping[str, Reasons]
+    retained: Mapping[str, Reasons]
     """By tier and commit."""
 
 

@@ -68,7 +68,7 @@ class Account:
     stretches: tuple[Stretch, ...]
     """They follow one another without a gap."""
     interruptions: tuple[InterruptionCost, ...]
-    notes: tuple[str, ...]
+    downtime_evidence: tuple[str, ...]
     """How it is known that the control plane was away: a sentence each."""
     started: float
     """The begin of the first process; `end` if there was none."""

@@ -171,7 +171,7 @@ def test_an_outage_of_the_control_plane_is_named_by_its_missing_ticks() -> None:
     time_account = account(TrainingHistory(**{**vars(KILLED_ONCE), "away": [(31, 37)]}), now=1000)
     assert time_account.seconds[buckets.AWAY] == pytest.approx(6)
     assert time_account.seconds[buckets.RESTART] == pytest.approx(6)
-    assert time_account.notes == ("the control plane did not tick for 6 s",)
+    assert time_account.downtime_evidence == ("the control plane did not tick for 6 s",)
 
 
 def test_an_outage_is_also_known_by_a_job_whose_end_was_seen_late() -> None:
@@ -180,7 +180,7 @@ def test_an_outage_is_also_known_by_a_job_whose_end_was_seen_late() -> None:
     late["generations"] = {Token(1): KILLED_ONCE.generations[Token(1)], Token(2): fold(run(1002, 6, 20))}
     time_account = account(TrainingHistory(**late), now=1030)
     assert time_account.seconds[buckets.AWAY] == pytest.approx(930 - 30 - 60)
-    assert "had ended 900 s before anybody saw it" in time_account.notes[0]
+    assert "had ended 900 s before anybody saw it" in time_account.downtime_evidence[0]
 
 
 def test_the_time_in_which_a_person_had_stopped_it_is_not_the_machines_fault() -> None:
