@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from slipway.resources.compute.protocol import Compute
     from slipway.resources.cost_settings import CostSettings
-    from slipway.resources.fleet.health.door import NodeHealth
+    from slipway.resources.fleet.health.node_health import NodeHealth
     from slipway.resources.fleet.protocol import Fleet
     from slipway.resources.home import Home
     from slipway.resources.launchers.protocol import Launcher

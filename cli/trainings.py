@@ -59,7 +59,7 @@ def ls(
         ettr = {entry.id: spent.ettr(stores[entry.id]) for entry in listed}
     if json:
         return output.print_json([{**vars(entry), "ettr": ettr[entry.id]} for entry in listed])
-    head = ("training", "state", "step", "checkpoint", "ETTR", "wanted", "since", "why")
+    head = ("training", "state", "step", "checkpoint", "ETTR", "desired", "since", "why")
     output.print_table(
         head,
         [

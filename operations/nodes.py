@@ -1,7 +1,7 @@
 """Nodes in the UI: jobs that set a node's standing and diagnose it, whose partitions are the nodes there are; and the
 job that finds the nodes which spoil the network, which the sensor `network_faults` starts too.
 
-They come through the same door as `slipway nodes` and the sensors (`slipway.resources.fleet.health.door`).
+They come through the same door as `slipway nodes` and the sensors (`slipway.resources.fleet.health.node_health`).
 """
 
 import enum

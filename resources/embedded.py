@@ -1,7 +1,7 @@
 """The launcher and the fleet of an embedded instance, opened without Dagster, so that the command line starts fast."""
 
 from slipway.resources.fleet.embedded import REBOOT_SECONDS, EmbeddedFleet
-from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.health.node_health import NodeHealth
 from slipway.resources.fleet.health.register import NodeRegister
 from slipway.resources.fleet.health.standing import HealthRules
 from slipway.resources.home import NODES, Home

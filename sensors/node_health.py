@@ -20,7 +20,7 @@ from slipway.assets import keys, subjects
 from slipway.resources.compute.protocol import Compute
 from slipway.resources.event_log import observations
 from slipway.resources.fleet.health import suspicion
-from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.health.node_health import NodeHealth
 from slipway.resources.fleet.health.standing import Evidence, NodeRecord, Standing
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.tiers import Tiers

@@ -32,8 +32,8 @@ from slipway.trainer.config import evaluating, resolved
 from slipway.trainer.config.operation import Evaluation
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.data import contents, images, mixtures, shards, snapshots
-from slipway.trainer.data.alone import LoneDocuments
 from slipway.trainer.data.documents import DocumentedSequences
+from slipway.trainer.data.examples import LoneDocuments
 from slipway.trainer.data.pictures import Pictures
 from slipway.trainer.data.sequences import Sequences
 from slipway.trainer.elastic.process_groups import join

@@ -19,7 +19,7 @@ from slipway.trainer.data import contents
 from slipway.trainer.data.snapshots import Snapshot
 from slipway.trainer.node import runtime_info
 from slipway.trainer.node.world import World
-from slipway.trainer.step.updates import LINEAGE as CHANGES
+from slipway.trainer.step.hot_updates import LINEAGE as CHANGES
 
 
 def revision() -> str:

@@ -42,13 +42,13 @@ from slipway.trainer.record import causes, fence, phases
 from slipway.trainer.record.recorder import RankRecorder
 from slipway.trainer.record.scores import Diverged
 from slipway.trainer.start import initial
-from slipway.trainer.step import parallel, updates
+from slipway.trainer.step import hot_updates, parallel
 from slipway.trainer.step.engine import Engine
+from slipway.trainer.step.hot_updates import HotUpdates
 from slipway.trainer.step.leaving import StepLeft
 from slipway.trainer.step.parallel import blocks
 from slipway.trainer.step.passes import StepTotals
 from slipway.trainer.step.schedule import learning_rate
-from slipway.trainer.step.updates import HotUpdates
 
 
 class Trainer:
@@ -428,7 +428,7 @@ class Trainer:
     def _follow(self, config: Config) -> None:
         """Go on with the configuration that a hot update gives."""
         self.config = config
-        updates.give(config, self.engine)
+        hot_updates.give(config, self.engine)
         self.feed.follow(config.run.steps)
         self.save_schedule.follow(config)
         self.report.follow(config)

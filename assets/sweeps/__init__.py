@@ -2,7 +2,7 @@
 
     events     the events of the log                 state, trial   a sweep after some events
     decisions  the next decisions                    actions        the controller's next actions
-    plan       a recipe's plan and budget            store          the folder of a sweep
+    search_subject  a recipe's plan and budget       store          the folder of a sweep
     samplers   the parameters of the n-th trial: study, distributions and draws beneath it
     schedulers which trials continue, and where they pause
     lineage    the parameters that led to a trial's weights      ranking   agreement of low and high rungs

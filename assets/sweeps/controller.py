@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable
 from slipway.assets.sweeps import events
 from slipway.assets.sweeps.actions import Pause, Stop, TrialAction, next_actions
 from slipway.assets.sweeps.decisions import decide
-from slipway.assets.sweeps.keeping import keep_the_best
 from slipway.assets.sweeps.samplers import TrialSampler
 from slipway.assets.sweeps.search_subject import SearchSubject
 from slipway.assets.sweeps.slots import Slots
 from slipway.assets.sweeps.state import SweepState, Trial
 from slipway.assets.sweeps.store import SweepStore
+from slipway.assets.sweeps.trial_retention import keep_the_best
 from slipway.assets.sweeps.trials import SweepTrials
 from slipway.assets.sweeps.turns import Turns
 from slipway.resources.errors import Unavailable

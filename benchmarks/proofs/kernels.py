@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from benchmarks.proofs.scene import Figures, Scene, Unprovable
 from slipway.trainer.config.sections import OptimizerConfig
-from slipway.trainer.models.decoder import sight
+from slipway.trainer.models.decoder import attention_mask
 from slipway.trainer.models.decoder.attention import windowed
 from slipway.trainer.models.norms import RMSNorm
 from slipway.trainer.step.optimizers.momentum import adamw_for
@@ -97,7 +97,7 @@ def attention(scene: Scene) -> Figures:
         scene, "window of a quarter, grouped", lambda q, k, v: windowed(q, k, v, length // 4), 8, causal / 2
     )
     begins = (torch.arange(length, device=scene.device) // (length // 4) * (length // 4)).expand(rows, -1).contiguous()
-    documents = sight.sight(length, scene.device, begins, 0, None)
+    documents = attention_mask.sight(length, scene.device, begins, 0, None)
     assert documents is not None
     yield _attended(scene, "documents", documents.attend, 8, causal / 4)
 

@@ -1,6 +1,6 @@
 """Metrics of the platform: facts that it reads anyway, exported for Prometheus (docs/monitoring.md).
 
-catalogue   what is exported: each metric with its type, its sentence and its labels
+catalog     what is exported: each metric with its type, its sentence and its labels
 facts       what is read for one scrape, as plain values
 expose      the samples that follow from the facts. Pure
 trainings   the facts of trainings; those that are over are read once

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slipway.assets.sweeps.store import SweepStore, sweeps
 from slipway.operations.metrics.facts import FleetNodeReading, ServedReading, SweepReading, TierReading
-from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.health.node_health import NodeHealth
 from slipway.resources.fleet.protocol import Fleet, Node
 from slipway.serving.records import ServingRecords
 

@@ -11,7 +11,7 @@ from slipway.operations.metrics.facts import DagsterReading, FleetNodeReading, P
 from slipway.operations.metrics.platform import SweepsReader
 from slipway.operations.metrics.trainings import TrainingsReader
 from slipway.resources.errors import Unavailable
-from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.health.node_health import NodeHealth
 from slipway.resources.fleet.protocol import Fleet
 from slipway.resources.trainings.store import Trainings, WorkQueue
 from slipway.serving.records import ServingRecords

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import dagster as dg
 from pydantic import Field
 
-from slipway.resources.fleet.health.door import NodeHealth, Scheduler
 from slipway.resources.fleet.health.guarded import GuardedFleet
+from slipway.resources.fleet.health.node_health import NodeHealth, Scheduler
 from slipway.resources.fleet.health.register import NodeRegister
 from slipway.resources.fleet.health.standing import HealthRules
 from slipway.resources.fleet.protocol import Fleet

@@ -11,7 +11,7 @@ import enum
 import functools
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,21 +27,13 @@ from slipway.resources.mlflow.sweeps import SweepRun, TrialRun
 from slipway.resources.trainings import naming
 from slipway.resources.trainings.facts import TrainingFacts
 from slipway.resources.trainings.store import TrainingStore
-from slipway.trainer.base import journal, proxy_bypass
-from slipway.trainer.record import ledger
+from slipway.trainer.base import codec, journal, proxy_bypass
+from slipway.trainer.record import files, ledger
+from slipway.trainer.record.scores import Score
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Metric, RunTag
-from collections.abc import Collection
-from typing import TYPE_CHECKING
-
-from slipway.trainer.base import codec
-from slipway.trainer.record import files
-from slipway.trainer.record.scores import Score
-
-if TYPE_CHECKING:
-    from mlflow.entities import Metric
 
 BATCH = 1000
 """MLflow's limit of metrics in one request. One such request costs 60 times less per metric than single requests."""
@@ -146,7 +138,6 @@ class Tracking(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Deliver a training's new metrics for at most `DELIVERY_SECONDS`, in bounded parts that are recorded singly.
 
         The run of a `trial` is nested in that of its sweep, with its own name and how it ended. Raises MLflow's own
-
         errors if it is away, and for a moment after that Unavailable at once, so that a silent server does not cost its
         time-out for each training. The next call continues where this one stopped.
         """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from slipway.resources.fleet.health import suspicion
-from slipway.resources.fleet.health.door import NodeHealth
+from slipway.resources.fleet.health.node_health import NodeHealth
 from slipway.resources.fleet.protocol import Node
 from slipway.resources.launchers.protocol import Launcher
 from slipway.resources.node_tasks.protocol import Say

@@ -1,8 +1,7 @@
 """Pages: a self-contained HTML page for each training, sweep and dataset, and the webserver that shows them.
 
-    frame     the one frame of all pages: style, tiles, tables; light, dark, on a phone
     curves    interactive curves by uPlot, whose script is part of the page (static/)
-    training  the page of a training           dataset   the page of a dataset
+    training  the page of a training           costs     rank-hours and their price
     index     what there is                    reading   what a training's page is made of, read as it grows
     routes    serves pages, read-only          webserver Dagster's webserver with these routes beside it
 

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from slipway.resources import access, identity
 from slipway.resources.access import Access
-from slipway.resources.pages.door import Door
+from slipway.resources.pages.access_middleware import Door
 from slipway.trainer.base import proxy_bypass
 
 OPEN = ("/health", "/version")

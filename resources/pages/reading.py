@@ -163,7 +163,6 @@ class TrainingReader:
 
     def status_and_curves(self, facts: TrainingFacts) -> tuple[TrainingStatus, CurveFold]:
         """The status and the curves of a training. Stores what was read for the next reader, so only a process that can
-
         write to the durable tier may call it. Raises Unreadable, and OSError if it cannot write.
         """
         known = self._of(facts.folder)

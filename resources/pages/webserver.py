@@ -26,7 +26,7 @@ from slipway.resources import access, platform
 from slipway.resources.home import Home
 from slipway.resources.identity import USER_TAG
 from slipway.resources.pages import mutations
-from slipway.resources.pages.door import Door
+from slipway.resources.pages.access_middleware import Door
 from slipway.resources.pages.health import problems
 from slipway.resources.pages.routes import routes
 from slipway.resources.run_coordinator import note_cancellation, requesting_person

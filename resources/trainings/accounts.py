@@ -4,7 +4,6 @@ The ledger's segments are folded one by one (`slipway.trainer.record.accounting.
 beside the training's records keeps the position and the result, so that only new events of a long ledger are read.
 The file is only a cache; if it is damaged, outdated or missing, the ledger is read again.
 Costs are rank-hours and their price, by use of time. A rank holds its GPU or processor from the start of its job's
-
 processes, also while it repeats steps or waits for a restart. It holds none while the training waits for nodes, is
 queued, or is stopped. A cost has a subject: the recipe, the sweep and trial, the team, and why the training started.
 """

@@ -186,7 +186,6 @@ def replay(
 ) -> int:
     """Repeat `steps` steps from the checkpoint of step `first`; returns the exit code of `slipway.trainer.replay`.
     Output and errors go to `output`, or to those of this process if it is None. `ranks` defaults to the last number of
-
     ranks. The shards are staged into a scratch folder, so that no node's NVMe changes. `changes` overrides fields.
 
     Raises ValueError for a training by a script, for a step without a checkpoint, and if the retention is removing a

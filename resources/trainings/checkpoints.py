@@ -89,7 +89,6 @@ def why_gone(facts: TrainingFacts, steps: Iterable[int]) -> dict[int, Checkpoint
 
 def pending_copy(facts: TrainingFacts) -> Commit | None:
     """The newest checkpoint of a training that is over, if the backup failed to accept it or an earlier one and has
-
     accepted none since. Raises OSError.
     """
     if not facts.over or facts.let_go:
@@ -387,7 +386,6 @@ def _bring(done: Resealed, copy: str, tier: Tier, commit: Commit, key: Key | Non
 
 def _headers(tier: Tier, commit: Commit, all_of_them: bool) -> Iterator[tuple[str, bytes]]:
     """The headers of a copy's encrypted files by name, or only that of its largest file, since all files of a copy are
-
     encrypted or none is. Raises DamagedCheckpoint, TierUnavailable and ValueError.
     """
     where = f"{tier}/{commit.folder}/{MANIFEST}"

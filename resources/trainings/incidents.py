@@ -92,7 +92,6 @@ def began_with(
     store: Path, token: Token, ended: Exit, suspected: list[Suspect]
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The ranks and nodes on which the fault began: the suspects, else those with an exit record, else those named in
-
     the reason. For a hang in which all ranks are alike, no rank is known; a single node is still known.
     """
     end = rank_exit.decisive(store, token.incarnation)

@@ -52,9 +52,7 @@ def job(
     """The job of the newest incarnation; `run` is the Dagster run that submits it, or "" for a sensor.
 
     Its ranks get the grace period `grace` in seconds, so that they can warn if saving takes longer. `fabric` is the
-
     cluster's profile of network settings, used if the recipe names none. Raises ValueError if the code of a script is
-
     gone, or if the checkpoint key is unusable.
     """
     nodes = facts.offered

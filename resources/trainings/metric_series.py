@@ -120,7 +120,7 @@ class CurveFold:
     """The staging progress of each node in this start."""
     started: str = ""
     """The token of the start whose steps were read last."""
-    bound: str = field(default="", metadata={codec.KEY: "advice"})
+    bound: str = field(default="", metadata={codec.KEY: "recommendation"})
     """What limits the speed of the steps, and what to do about it; empty before it is known."""
     datasets: dict[str, dict[str, float]] = field(default_factory=dict)
     """The tokens and passes read of each dataset of a mix; empty for a training on one dataset."""
@@ -161,7 +161,7 @@ class CurveFold:
                     step = int(event.get("step") or self.last.get("step", 0))
                     self._mark(step, str(event.get("kind", "incident")), str(event.get("cause", "")), event["t"])
                 case "bound":
-                    self.bound = str(event.get("advice", ""))
+                    self.bound = str(event.get("recommendation", ""))
                 case "mixed":
                     self.datasets = event["datasets"]
                 case "staged":
@@ -325,7 +325,7 @@ class LedgerSample:
     @property
     def bound(self) -> str:
         """What limits the speed of the steps, and what to do about it; "" before it is known."""
-        return next((str(event["advice"]) for event in reversed(self.events) if event["event"] == "bound"), "")
+        return next((str(event["recommendation"]) for event in reversed(self.events) if event["event"] == "bound"), "")
 
     @property
     def staging(self) -> str:

@@ -25,7 +25,6 @@ def of(facts: TrainingFacts) -> str:
 
 def name(specification: Specification, run_policy: RunPolicy, started_at: float | None) -> str:
     """A name such as ``tiny-decoder, 23 Nov 09:32, run.steps=3000``. `started_at`: the first start, in seconds since
-
     the epoch. The name shows it in UTC, so that it is the same on every machine.
     """
     when = time.strftime("%-d %b %H:%M", time.gmtime(started_at)) if started_at else "offered"

@@ -4,7 +4,6 @@ A quota only holds back starts: a training that has begun goes on, also after a 
 training that is held back starts by itself in the next period. The use comes from the accounts of the owner's trainings
 and trials, including running ones; an account is computed again only if its ledger has grown.
 The use of a start is not known in advance, so nothing is reserved: while some of a quota is left, any number of starts
-
 may begin, and together they may exceed the quota.
 """
 

@@ -2,7 +2,6 @@
 
 An error of the job itself ends the incarnation, since a new start would fail in the same way. If the platform lacks
 something, the start waits. It also waits if a training with a checkpoint no longer fits the hardware, since it fitted
-
 before.
 Before the submission, a job is checked against the plan of `slipway plan` (`check_layout`), whose measurements are
 stored on the durable tier for later trainings with the same layout, and against the space for its snapshot on its nodes

@@ -3,7 +3,6 @@
 The clocks of two machines cannot be compared, so an age is never the difference between a heartbeat's time and a clock.
 A reader counts from when it first saw a rank's position. Time that it did not observe does not count: a reader that was
 away, or was itself blocked by a frozen store, adds at most `LONGEST_LOOK`. A new process starts to count again, so its
-
 restart only prolongs a deadline.
 A process that follows a hundred trainings reads only those that have changed (`TrainingTraces`): with a new decisive
 record or a new line of the ledger. A job may die without a trace, so each training is also read after some seconds.

@@ -22,7 +22,7 @@ def test_everything_since_a_time_is_told_what_waits_for_a_person_first(slipway: 
     assert result.code == 0
     lines = result.out.splitlines()
     assert "2 things wait for a person; 7 incidents" in lines[0]
-    assert lines[2] == "Waits for a person" and lines.index("Handled by the platform") > 5
+    assert lines[2] == "Waiting for a person" and lines.index("Handled by the platform") > 5
     assert "    evidence: slipway incidents show killed-" in result.out
 
 

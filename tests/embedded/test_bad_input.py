@@ -40,10 +40,10 @@ def test_a_corpus_without_a_document(slipway: Slipway):
 
 
 def test_a_field_that_no_recipe_has(slipway: Slipway):
-    line = slipway.edit(TRAINING, "  layers: 2", "  layers: 2\n  colour: red") + 1
+    line = slipway.edit(TRAINING, "  layers: 2", "  layers: 2\n  color: red") + 1
     known = ", ".join(field.name for field in dataclasses.fields(DecoderShape))
     assert slipway.refusal("demo") == (
-        f"{slipway.recipes / TRAINING}:{line}: model.colour: found an unknown field, expected one of {known}"
+        f"{slipway.recipes / TRAINING}:{line}: model.color: found an unknown field, expected one of {known}"
     )
     assert not slipway.home.root.exists()
 

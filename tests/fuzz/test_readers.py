@@ -146,4 +146,4 @@ def test_sections_within_sections_without_an_end_are_refused(read: Callable[[byt
 def test_a_log_that_lost_a_line_is_refused_and_ends_nothing():
     fold([events.parse(event) for event in SWEEP_LOG])
     with pytest.raises(ValueError, match="sweep log: found the event Reported"):
-        fold([events.parse(event) for event in SWEEP_LOG if event["event"] != "asked"])
+        fold([events.parse(event) for event in SWEEP_LOG if event["event"] != "proposed"])

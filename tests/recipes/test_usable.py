@@ -43,7 +43,7 @@ def test_a_bad_training_takes_its_sweep_with_it_and_leaves_the_others(folder: Pa
     ]
     assert usable_recipes.recipes.trainings == {} and usable_recipes.recipes.sweeps == {}
     problems = broken(folder)
-    assert "model.colour: found an unknown field" in problems["trainings/tiny-decoder"][0]
+    assert "model.color: found an unknown field" in problems["trainings/tiny-decoder"][0]
     needs = "trainings/tiny-decoder.yaml cannot be used, and sweeps/tiny-decoder.yaml needs it"
     assert problems["sweeps/tiny-decoder"] == (needs,)
 

@@ -126,7 +126,9 @@ def test_every_figure_is_reported_with_its_unit_and_of_which_step_it_is():
 
 def test_what_bounds_its_speed_is_reported_while_it_runs_and_before_that_when_it_will_be():
     early, late = view(steps=3), view(steps=30)
-    late.fold.add([{"event": "bound", "t": 31.0, "advice": "12% of the time goes into X."}], "000001.0000", "rank-0")
+    late.fold.add(
+        [{"event": "bound", "t": 31.0, "recommendation": "12% of the time goes into X."}], "000001.0000", "rank-0"
+    )
     assert "This page will show from step 11 on what limits the speed." in training.html(early)
     assert "Speed limit: 12% of the time goes into X." in training.html(late)
     ended = replace(late, status=TrainingStatus("finished", "finished at step 10 of 10", 10, 10, 8, 1, ()))

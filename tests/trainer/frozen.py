@@ -11,12 +11,12 @@ import sys
 
 from slipway.trainer.__main__ import main
 from slipway.trainer.metrics.report import StepReport
-from slipway.trainer.step import updates
+from slipway.trainer.step import hot_updates
 
 
 def freeze_after(steps: set[int]) -> None:
     """Have this process stop itself after these steps."""
-    report, updates.LOOK_SECONDS = StepReport.step, 0.01
+    report, hot_updates.LOOK_SECONDS = StepReport.step, 0.01
 
     def report_and_freeze(steps_report: StepReport, step: int, *figures: float) -> dict[str, float]:
         done = report(steps_report, step, *figures)

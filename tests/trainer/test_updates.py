@@ -9,7 +9,7 @@ import pytest
 
 from slipway.trainer.checkpoint.disk import contents
 from slipway.trainer.record import changes, fence
-from slipway.trainer.step.updates import LOOK_SECONDS
+from slipway.trainer.step.hot_updates import LOOK_SECONDS
 from tests.conftest import until
 from tests.trainer.conftest import Training
 from tests.trainer.test_replay import last_line, replay

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from slipway.trainer.base import codec
-from slipway.trainer.elastic import links
+from slipway.trainer.elastic import gloo_connections
 
 Record = TypeVar("Record")
 CONNECT_SECONDS = 10.0
@@ -35,11 +35,11 @@ class JobStore:
         from torch._C._distributed_c10d import TCPStore
 
         with _answering():
-            before = links.sockets()
+            before = gloo_connections.sockets()
             store = TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
             store.set_timeout(timedelta(seconds=ANSWER_SECONDS))
             # The timeout is for `wait` alone: without this limit, a hung store would block all other calls for ever.
-            links.limit_answers(links.sockets() - before, ANSWER_SECONDS)
+            gloo_connections.limit_answers(gloo_connections.sockets() - before, ANSWER_SECONDS)
             return JobStore(store)
 
     @staticmethod

@@ -6,8 +6,9 @@ Ranks use gloo on CPU. On GPU, tensors travel by NCCL, which is connected to the
 whose network does not work is found at the start, and no later exchange has to guess the device. What is no tensor
 (agreements, plans of checkpoints, names of nodes) travels by a gloo group beside it, and waits for no kernel.
 
-NCCL aborts its communicators. gloo cannot, so that its connections are shut down (`slipway.trainer.elastic.links`). New
-groups meet in the same store, which the job or, without a supervisor, rank 0 hosts.
+NCCL aborts its communicators. gloo cannot, so that its connections are shut down
+(`slipway.trainer.elastic.gloo_connections`). New groups meet in the same store, which the job or, without a supervisor,
+rank 0 hosts.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from slipway.trainer.config.operation import Hardware
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.elastic import generations
 from slipway.trainer.elastic.generation_listener import GenerationEnded, GenerationListener, IsBroken
-from slipway.trainer.elastic.links import Links
+from slipway.trainer.elastic.gloo_connections import Links
 from slipway.trainer.elastic.peers import Peers
 from slipway.trainer.node import affinity, fabric, settings
 from slipway.trainer.node.world import World

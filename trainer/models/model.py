@@ -12,8 +12,8 @@ from slipway.trainer.config.shapes import Data, Reads
 from slipway.trainer.data.documents import Documented
 from slipway.trainer.data.pictures import Labelled
 from slipway.trainer.data.sequences import Tokens
+from slipway.trainer.models.context_parallel import SequenceShare
 from slipway.trainer.models.initial_values import InitialValues
-from slipway.trainer.models.sequence_share import SequenceShare
 
 __all__ = ["Data", "Model", "Reads", "Rows", "SampleNumbers"]
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from slipway.trainer.models.decoder import sight
+from slipway.trainer.models.decoder import attention_mask
 
 
 @contextlib.contextmanager
@@ -26,19 +26,19 @@ def gpu_kernels() -> Iterator[None]:
     normalized = F.rms_norm
     mixed = F.scaled_dot_product_attention
     functions: Any = F
-    dense = sight.mask
-    attend = sight.attend
+    dense = attention_mask.mask
+    attend = attention_mask.attend
     functions.rms_norm = _normalized
     functions.scaled_dot_product_attention = _mixed
-    sight.mask = _no_mask
-    sight.attend = _unmasked
+    attention_mask.mask = _no_mask
+    attention_mask.attend = _unmasked
     try:
         yield
     finally:
         functions.rms_norm = normalized
         functions.scaled_dot_product_attention = mixed
-        sight.mask = dense
-        sight.attend = attend
+        attention_mask.mask = dense
+        attention_mask.attend = attend
 
 
 def _normalized(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -48,7 +48,7 @@ def _normalized(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float 
     return fused
 
 
-def _no_mask(span: sight.Span) -> Tensor:
+def _no_mask(span: attention_mask.Span) -> Tensor:
     return span.queries
 
 

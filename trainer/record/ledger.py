@@ -7,15 +7,15 @@ missing. Every figure about a training (its loss curve, its lost seconds) is com
 An event has `event` (its name), `t` (seconds since the epoch) and its own fields:
     segment         format, incarnation, generation      started    world, device, torch, settings, processors, nvme,
                                                                     environment (`slipway.trainer.node.runtime_info`)
-    node_usage      node, step, usage: of one rank of each node (`figures.node_usage`)
-    rank_figures    rank, step, figures: of each rank of several (`figures.rank_figures`)
+    node_usage      node, step, usage: of one rank of each node (`metrics.node_usage`)
+    rank_figures    rank, step, figures: of each rank of several (`metrics.rank_figures`)
     phase           phase, step: rank 0 enters a phase of its work; of the first one, since: when its process began
     met             world: all ranks have met            stepped    step: the first one of this generation is done
     step            step, samples, tokens, loss, accuracy, perplexity, learning_rate, gradient_norm, seconds,
                     samples_per_second, tokens_per_second, flops_per_second, mfu; of rank 0: data_seconds,
-                    forward_seconds and so on (`figures.timeline`), cpu_cores, gpu_use and so on (`figures.usage`);
+                    forward_seconds and so on (`metrics.timeline`), cpu_cores, gpu_use and so on (`metrics.usage`);
                     of a script: step, loss, seconds, figures (its own, by name)
-    bound           step, steps, bound, share, advice, data_share and so on: the bound of these steps
+    bound           step, steps, bound, share, recommendation, data_share and so on: the bound of these steps
     profiled        rank, first, last, blocked_seconds, by, path     profile_failed   rank, first, last, reason
     validated       step, loss                           restored   step, commit, seconds
     handed_over     step, givers (by the rank that got its state, the rank that gave it), seconds

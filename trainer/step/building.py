@@ -16,9 +16,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from slipway.trainer import models
 from slipway.trainer.config.resolved import Config
 from slipway.trainer.config.shapes import network_of
+from slipway.trainer.models.context_parallel import SequenceShare
 from slipway.trainer.models.model import Data, Model
 from slipway.trainer.models.outline import without_memory
-from slipway.trainer.models.sequence_share import SequenceShare
 from slipway.trainer.start import drawing
 from slipway.trainer.step import parallel, randomness
 from slipway.trainer.step.stages import StageModule, keep_stages, share_parameters, stage_model, stages_of

@@ -70,8 +70,8 @@ def contaminated(
     """The contaminated training documents, ascending and distinct, each with the first held-out document that shows it.
 
     `training` and `held_out` name relations of the connection with the columns `row` and `fingerprints`
-    (`ngrams.fingerprints`). The texts of candidates are read by row and compared word by word, not by hash alone. Two
-    kinds of passages are found: those whose fingerprint is in at most `rule.common` training documents, and all
+    (`word_hashes.fingerprints`). The texts of candidates are read by row and compared word by word, not by hash alone.
+    Two kinds of passages are found: those whose fingerprint is in at most `rule.common` training documents, and all
     passages of a document that has `rule.share` of the held-out document's fingerprints. Pairs that `memory` knows are
     not compared again; with it, a relation `hashes` has the columns `row` and `hash`, which identifies the text. The
     connection must not be used for anything else before the iterator ends.

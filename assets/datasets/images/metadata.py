@@ -40,7 +40,7 @@ def of_documents(record: Record, durable: Path) -> dict[str, Any]:
         "dagster/row_count": record.result["rows"],
         "dagster/uri": path.as_uri(),
         "dagster/column_schema": dg.TableSchema(columns=columns),
-        "images": record.result["kept"],
+        "images": record.result["kept_rows"],
         **{f"{split}_images": sum(counts.values()) for split, counts in class_counts.by_split.items()},
         "classes": _classes(class_counts),
         "left_out": {removal.reason: removal.documents for removal in removals},

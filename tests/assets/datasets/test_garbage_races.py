@@ -65,11 +65,11 @@ def test_a_build_between_finding_and_removing_keeps_all_its_files_where_locks_ho
     built: list[shards.TextSnapshot] = []
     between(lambda: built.append(build(recipe, durable)))
     monkeypatch.setattr(
-        lock, "_held", lambda folder, kind: contextlib.nullcontext(folder.mkdir(parents=True, exist_ok=True))
+        lock, "_locked", lambda folder, kind: contextlib.nullcontext(folder.mkdir(parents=True, exist_ok=True))
     )
     garbage.collect(durable, lambda: [], keep=0)
     assert built[0].shards() == outdated.shards() and is_complete(built[0], durable)
-    assert document_step.latest(recipe, durable).result["kept"]
+    assert document_step.latest(recipe, durable).result["kept_rows"]
     assert pointer.current(durable, name) == built[0].sha256
     assert not list(durable.rglob(f"{HIDDEN}*"))
 

@@ -115,7 +115,7 @@ def test_equal_pixels_are_kept_once_and_a_different_label_has_its_own_reason(cor
     other = (labels[0] + 1) % 10
     write(corpus / "z-last.parquet", [png(pixels[0]), png(pixels[1]), png(pixels[0])], [labels[0], labels[1], other])
     record = steps.make_documents(recipe_for(corpus), durable)
-    assert (record.result["rows"], record.result["kept"]) == (len(labels) + 3, len(labels))
+    assert (record.result["rows"], record.result["kept_rows"]) == (len(labels) + 3, len(labels))
     table = document_table.path(durable, record.result["blake3"])
     removed = pa.parquet.read_table(table).slice(len(labels))["removed"].to_pylist()
     assert removed == ["exact_duplicate", "exact_duplicate", "duplicate_with_another_label"]

@@ -202,7 +202,10 @@ def test_pictures_are_taken_down_by_their_pixels(tmp_path: Path, durable: Path):
     )
     takedowns.add(durable, [Takedown("", (), (document.identity,), "asked for", "test", 1.0)], pictures.name)
     after = image_steps.make_documents(pictures, durable)
-    assert after.result["rows"] == documents.result["rows"] and after.result["kept"] == documents.result["kept"] - 1
+    assert (
+        after.result["rows"] == documents.result["rows"]
+        and after.result["kept_rows"] == documents.result["kept_rows"] - 1
+    )
 
 
 def noted(durable: Path, *urls: str) -> list[Takedown]:

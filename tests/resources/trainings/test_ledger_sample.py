@@ -43,7 +43,7 @@ def of_steps(folder: Path, last: int, writer: str = "000001.0000.rank-0") -> Pat
     """A ledger of so many steps, which begins with the start and ends with the advice."""
     started, closing_event = (
         {"event": "started", "t": 1000.0, "world": 8},
-        {"event": "bound", "t": 9e9, "advice": "buy disks"},
+        {"event": "bound", "t": 9e9, "recommendation": "buy disks"},
     )
     path = segment(folder, writer, started)
     with open(path, "ab") as log:

@@ -94,7 +94,7 @@ def test_each_window_of_steps_has_a_verdict_on_what_bounds_it(observed: tuple[Tr
     assert [(event["step"], event["steps"]) for event in bounds] == [(6, 5), (11, 5), (16, 5)]
     for event in bounds:
         assert event["bound"] in ("compute", "data", "communication", "checkpoint", "cpu", "memory")
-        assert event["advice"].endswith(".")
+        assert event["recommendation"].endswith(".")
         assert 0 < sum(event[f"{part}_share"] for part in PARTS) <= 1
 
 

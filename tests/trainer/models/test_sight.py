@@ -8,9 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from slipway.trainer.models.context_parallel import SequenceShare
+from slipway.trainer.models.decoder.attention_mask import Span, attend, sight
 from slipway.trainer.models.decoder.network import Decoder
-from slipway.trainer.models.decoder.sight import Span, attend, sight
-from slipway.trainer.models.sequence_share import SequenceShare
 from slipway.trainer.node.world import World
 from tests.trainer import gang
 from tests.trainer.models.test_decoder import DATA, LENGTH, VOCAB, sizes, tokens

@@ -14,6 +14,8 @@ import dataclasses
 import mmap
 import os
 import threading
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,18 +23,11 @@ from blake3 import blake3
 from torch import Tensor
 
 from slipway.trainer.base import atomic
+from slipway.trainer.checkpoint.disk.progress import TrainingProgress
 from slipway.trainer.checkpoint.memory import slots
 from slipway.trainer.checkpoint.memory.slots import HeldFile, HeldPart
-from slipway.trainer.checkpoint.state import TrainingState
-
-if TYPE_CHECKING:
-    from slipway.trainer.checkpoint.saving.planning import PartPlan
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
-
-from slipway.trainer.checkpoint.disk.progress import TrainingProgress
 from slipway.trainer.checkpoint.saving import random_state
+from slipway.trainer.checkpoint.state import TrainingState
 from slipway.trainer.node.world import World
 from slipway.trainer.record.fence import Token
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from slipway.trainer.models.decoder import DecoderShape, RopeScaling
-from slipway.trainer.models.decoder.sight import TokenSight
+from slipway.trainer.models.decoder.attention_mask import TokenSight
 
 
 class HeadNorm(nn.RMSNorm):

@@ -11,7 +11,7 @@ from slipway.trainer.data.documents import Documented
 from slipway.trainer.data.pictures import Labelled
 from slipway.trainer.models.decoder import DecoderShape
 from slipway.trainer.models.decoder.attention import DecoderAttention, rotations
-from slipway.trainer.models.decoder.sight import TokenSight, sight
+from slipway.trainer.models.decoder.attention_mask import TokenSight, sight
 from slipway.trainer.models.initial_values import Computed, Constant, InitialValues, Normal
 from slipway.trainer.models.model import Model, Rows, SampleNumbers
 from slipway.trainer.models.norms import LayerNorm, RMSNorm

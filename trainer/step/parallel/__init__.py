@@ -17,8 +17,8 @@ from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from slipway.trainer.config.resolved import Config
+from slipway.trainer.models.context_parallel import SequenceShare
 from slipway.trainer.models.model import Model
-from slipway.trainer.models.sequence_share import SequenceShare
 from slipway.trainer.node.world import World
 from slipway.trainer.step.parallel import blocks, eight_bits, replicas
 

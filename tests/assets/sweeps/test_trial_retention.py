@@ -6,8 +6,8 @@ import pytest
 
 from slipway.assets.sweeps.decisions import closing
 from slipway.assets.sweeps.events import Decided, Ended, Event, Paused, Proposed, Reported, Started
-from slipway.assets.sweeps.keeping import keep_the_best
 from slipway.assets.sweeps.state import SweepState, fold
+from slipway.assets.sweeps.trial_retention import keep_the_best
 from slipway.assets.sweeps.trials import BY, SweepTrials
 from slipway.resources.trainings.job import Paths
 from slipway.trainer.checkpoint.disk import publication

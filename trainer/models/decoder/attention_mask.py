@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from slipway.trainer.models.sequence_share import SequenceShare
+from slipway.trainer.models.context_parallel import SequenceShare
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

@@ -7,8 +7,8 @@ from multiprocessing import get_context
 
 import pytest
 
-from slipway.trainer.elastic import links
-from slipway.trainer.elastic.links import Links
+from slipway.trainer.elastic import gloo_connections
+from slipway.trainer.elastic.gloo_connections import Links
 
 SECONDS = 30.0
 
@@ -43,7 +43,7 @@ def end_without_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard_limit))
         ending = threading.Thread(target=group_links.shut_down)
         ending.start()
-        ending.join(5 * links.RETRY_SECONDS)
+        ending.join(5 * gloo_connections.RETRY_SECONDS)
         assert ending.is_alive(), "it waits for a descriptor"
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard_limit))
         ending.join(SECONDS)
@@ -63,7 +63,7 @@ def test_a_shortage_that_lasts_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
     def run_out() -> set[str]:
         raise MemoryError("no memory")
 
-    monkeypatch.setattr(links, "sockets", run_out)
-    monkeypatch.setattr(links, "SHORTAGE_SECONDS", 0.0)
+    monkeypatch.setattr(gloo_connections, "sockets", run_out)
+    monkeypatch.setattr(gloo_connections, "SHORTAGE_SECONDS", 0.0)
     with pytest.raises(MemoryError):
         Links().shut_down()

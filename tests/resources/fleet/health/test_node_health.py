@@ -7,8 +7,8 @@ import pytest
 
 from slipway.resources.errors import Unavailable
 from slipway.resources.fleet.embedded import EmbeddedFleet
-from slipway.resources.fleet.health.door import NodeHealth
 from slipway.resources.fleet.health.guarded import GuardedFleet
+from slipway.resources.fleet.health.node_health import NodeHealth
 from slipway.resources.fleet.health.preflights import PreflightRecord
 from slipway.resources.fleet.health.register import FORMAT, NodeRegister
 from slipway.resources.fleet.health.standing import Evidence, HealthRules, NodeRecord, Standing, Weight
